@@ -1,0 +1,33 @@
+# `make setup` makes .venv with all that work here needs; the other targets call it.
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test long check bench lint clean
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+test: setup
+	$(BIN)/python -m pytest -q -m "not long"
+
+long: setup
+	$(BIN)/python -m pytest -q -m long
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

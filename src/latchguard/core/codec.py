@@ -1,0 +1,302 @@
+"""The stored form of a state: strict on the way in, stable bytes on the way out.
+
+1. One JSON object: `{"format": "latchguard-state", "schema": 1, "version", "epoch", "cursor", "messages": [{"id",
+   "ref", "identity"?}], "latches": [...], "quarantine": [{"latch", "reason"}]}`; a latch is `{"class":
+   "emergency-truncate" | "view", "ref", "identity": {"hash", "role", "kind"}, "shown", "text", "view"?}`.
+2. Nothing is coerced: a number is no string, a string is no list, null is no text. Every error carries its path.
+3. Fields this release does not know are carried through, in the state, its latches and its drops; a higher `schema`
+   is refused, since what it means cannot be known.
+4. `load_state(dump_state(x)) == x`, and equal states give equal bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar
+
+from attrs import evolve, field, fields, frozen, has
+from cattrs import BaseValidationError, Converter, transform_error
+from cattrs.cols import is_sequence, list_structure_factory
+from cattrs.gen import make_dict_structure_fn, override
+
+from latchguard.core.errors import InvalidValueError, StateVersionError, cut
+from latchguard.core.identity import Identity
+from latchguard.core.jsontext import dump_json, load_json
+from latchguard.core.latches import Drop, EmergencyTruncateLatch, Latch, ViewLatch, latch_order
+from latchguard.core.message import Kind, Role
+from latchguard.core.reasons import Reason
+from latchguard.core.refs import BLOCKED, RefMap, ref_number
+from latchguard.core.state import ConversationState, check_id
+
+__all__ = ["SCHEMA", "dump_state", "load_state", "strict_converter", "structure"]
+
+SCHEMA: Final = 1
+_FORMAT: Final = "latchguard-state"
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_T = TypeVar("_T")
+_Hook: TypeAlias = Callable[[Any, Any], Any]
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@frozen
+class _Entry:
+    id: str
+    ref: str
+    identity: Identity | None = None
+
+
+@frozen
+class _Document:
+    format: str
+    schema: int
+    version: int
+    epoch: int
+    cursor: int
+    messages: list[_Entry]
+    latches: list[Latch]
+    quarantine: list[Drop]
+    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True)
+
+
+def dump_state(state: ConversationState) -> bytes:
+    """Serialise *state* to compact UTF-8 JSON. Pure; equal states give equal bytes, in every process."""
+    identities = state.identities
+    document = {
+        "format": _FORMAT,
+        "schema": SCHEMA,
+        "version": state.version,
+        "epoch": state.epoch,
+        "cursor": state.refs.cursor,
+        "messages": [_dump_entry(key, ref, identities.get(key)) for key, ref in state.refs.items()],
+        "latches": [dump_latch(latch) for latch in state.latches],
+        "quarantine": [
+            {"latch": dump_latch(drop.latch), "reason": drop.reason, **drop.extra} for drop in state.quarantine
+        ],
+        **state.extra,
+    }
+    return dump_json(document)
+
+
+def load_state(raw: bytes | str) -> ConversationState:
+    """Read what `dump_state` wrote.
+
+    Raises:
+        InvalidValueError: *raw* is no JSON, or a field has the wrong type or form; the path says which.
+        StateVersionError: the state is of a newer schema.
+    """
+    text = decode_utf8(raw) if isinstance(raw, bytes) else raw
+    try:
+        document = load_json(text)
+    except ValueError as error:
+        raise InvalidValueError("$", "a JSON object, as dump_state writes it", cut(raw)) from error
+    if isinstance(document, dict) and type(schema := document.get("schema")) is int and schema > SCHEMA:
+        raise StateVersionError("$.schema", SCHEMA, schema)
+    return _to_state(structure(document, _Document))
+
+
+def decode_utf8(raw: bytes) -> str:
+    """Decode UTF-8 bytes.
+
+    Raises:
+        InvalidValueError: the bytes are no UTF-8; the path holds the offset.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"byte {error.start}", "UTF-8", cut(raw[error.start : error.start + 4])) from error
+
+
+def dump_latch(latch: Latch) -> dict[str, Any]:
+    """Give the stored form of one latch."""
+    name = "view" if isinstance(latch, ViewLatch) else "emergency-truncate"
+    body: dict[str, Any] = {"class": name, "ref": latch.ref, "identity": _dump_identity(latch.identity)}
+    body |= {"shown": latch.shown, "text": latch.text}
+    if isinstance(latch, ViewLatch):
+        body["view"] = latch.view
+    return {**body, **latch.extra}
+
+
+def _dump_identity(identity: Identity) -> dict[str, Any]:
+    return {"hash": identity.hash, "role": identity.role, "kind": identity.kind}
+
+
+def _dump_entry(message_id: str, ref: str, identity: Identity | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": message_id, "ref": ref}
+    if identity is not None:
+        entry["identity"] = _dump_identity(identity)
+    return entry
+
+
+def structure(value: Any, wanted: type[_T]) -> _T:
+    """Build *wanted* from plain JSON values, strictly.
+
+    Raises:
+        InvalidValueError: something does not fit; the path says what.
+    """
+    try:
+        return _CONVERTER.structure(value, wanted)
+    except InvalidValueError:
+        raise
+    except BaseValidationError as error:
+        text = transform_error(error, "$", _format_error)[0]
+        problem, _, path = text.rpartition(" @ ")
+        expected, _, found = problem.partition("\n")
+        raise InvalidValueError(path, expected, found) from error
+    except _MismatchError as error:
+        raise InvalidValueError("$", error.expected, cut(error.found)) from error
+
+
+class _MismatchError(ValueError):
+    def __init__(self, expected: str, found: object) -> None:
+        super().__init__(expected)
+        self.expected, self.found = expected, found
+
+
+def _format_error(error: BaseException, _: type | None) -> str:
+    if isinstance(error, _MismatchError):
+        return f"{error.expected}\n{cut(error.found)}"
+    if isinstance(error, KeyError):
+        return f"the field {error.args[0]!r}\nnone"
+    extra = sorted(getattr(error, "extra_fields", ()))
+    return f"known fields\n{cut(', '.join(extra) or str(error), 200)}"
+
+
+def strict_converter() -> Converter:
+    """Give a cattrs converter that coerces nothing: exact JSON types, objects for classes, lists for lists.
+
+    A class with a field `extra` takes unknown fields into it; any other class refuses them.
+    """
+    converter = Converter(detailed_validation=True, forbid_extra_keys=True)
+    for exact, name in ((str, "a string"), (int, "an integer"), (float, "a number"), (bool, "true or false")):
+        converter.register_structure_hook(exact, _exact(exact, name))
+    for enum in (Role, Kind, Reason):
+        converter.register_structure_hook(enum, _member(enum))
+    converter.register_structure_hook_factory(
+        is_sequence, lambda cls, conv: _typed(list, "a list", list_structure_factory(cls, conv))
+    )
+    converter.register_structure_hook_factory(has, _class_hook)
+    converter.register_structure_hook(Latch, _structure_latch)
+    return converter
+
+
+def _exact(wanted: type, name: str) -> _Hook:
+    def hook(value: Any, _: Any) -> Any:
+        if type(value) is wanted or (wanted is float and type(value) is int):
+            return value
+        raise _MismatchError(name, value)
+
+    return hook
+
+
+def _member(enum: type[StrEnum]) -> _Hook:
+    members = {str(member): member for member in enum}
+
+    def hook(value: Any, _: Any) -> Any:
+        if type(value) is str and value in members:
+            return members[value]
+        raise _MismatchError(f"one of {', '.join(members)}", value)
+
+    return hook
+
+
+def _typed(wanted: type, name: str, inner: _Hook) -> _Hook:
+    def hook(value: Any, cls: Any) -> Any:
+        if type(value) is not wanted:
+            raise _MismatchError(name, value)
+        return inner(value, cls)
+
+    return hook
+
+
+def _class_hook(cls: type[Any], converter: Converter) -> _Hook:
+    names = {attribute.name for attribute in fields(cls)}
+    if "extra" not in names:
+        return _typed(dict, "an object", make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True))
+    inner = make_dict_structure_fn(cls, converter, extra=override(omit=True), _cattrs_forbid_extra_keys=False)
+
+    def hook(value: Any, wanted: Any) -> Any:
+        unknown = {key: found for key, found in value.items() if key not in names or key == "extra"}
+        made = inner(value, wanted)
+        return evolve(made, extra=unknown) if unknown else made
+
+    return _typed(dict, "an object", hook)
+
+
+def _structure_latch(value: Any, _: Any) -> Latch:
+    if type(value) is not dict:
+        raise _MismatchError("an object", value)
+    rest = {key: found for key, found in value.items() if key != "class"}
+    cls = _LATCH_CLASSES.get(name) if isinstance(name := value.get("class"), str) else None
+    if cls is None:
+        raise _MismatchError(f"a class of {', '.join(_LATCH_CLASSES)}", name)
+    latch: Latch = _CONVERTER.structure(rest, cls)
+    return latch
+
+
+_LATCH_CLASSES: Final[Mapping[str, type[Latch]]] = {"emergency-truncate": EmergencyTruncateLatch, "view": ViewLatch}
+_CONVERTER: Final = strict_converter()
+
+
+def _to_state(document: _Document) -> ConversationState:
+    """Check what types cannot say: the format, the ref map, the hashes, one latch of a class per ref."""
+    if document.format != _FORMAT:
+        raise InvalidValueError("$.format", _FORMAT, cut(document.format))
+    for name in ("version", "epoch"):
+        if (count := getattr(document, name)) < 0:
+            raise InvalidValueError(f"$.{name}", "a count from 0 on", str(count))
+    refs = _to_refs(document)
+    for position, entry in enumerate(document.messages):
+        if entry.identity is not None:
+            _check_hash(entry.identity.hash, f"$.messages[{position}].identity.hash")
+    seen: dict[tuple[str, str], int] = {}
+    for position, latch in enumerate(document.latches):
+        _check_latch(latch, f"$.latches[{position}]")
+        if seen.setdefault((latch.ref, type(latch).__name__), position) != position and latch.ref != BLOCKED:
+            raise InvalidValueError(f"$.latches[{position}].ref", "one latch of each class per ref", latch.ref)
+    for position, drop in enumerate(document.quarantine):
+        _check_latch(drop.latch, f"$.quarantine[{position}].latch")
+    return ConversationState(
+        refs=refs,
+        identities={entry.id: entry.identity for entry in document.messages if entry.identity is not None},
+        latches=tuple(sorted(document.latches, key=latch_order)),
+        quarantine=tuple(document.quarantine),
+        version=document.version,
+        epoch=document.epoch,
+        extra=document.extra,
+    )
+
+
+def _to_refs(document: _Document) -> RefMap:
+    owners: dict[str, int] = {}
+    by_id: dict[str, str] = {}
+    for position, entry in enumerate(document.messages):
+        path = f"$.messages[{position}]"
+        number = ref_number(entry.ref)
+        if number is None and entry.ref != BLOCKED:
+            raise InvalidValueError(f"{path}.ref", "a ref (m00001, ...) or BLOCKED", cut(entry.ref))
+        if number is not None and number >= document.cursor:
+            raise InvalidValueError("$.cursor", f"more than the number of {path}.ref ({number})", str(document.cursor))
+        if number is not None and (owner := owners.setdefault(entry.ref, position)) != position:
+            raise InvalidValueError(f"{path}.ref", f"a ref of its own, not that of $.messages[{owner}]", entry.ref)
+        if entry.id in by_id:
+            raise InvalidValueError(f"{path}.id", "a message id of its own", cut(entry.id))
+        check_id(entry.id)
+        by_id[entry.id] = entry.ref
+    if document.cursor < 1:
+        raise InvalidValueError("$.cursor", "a ref number from 1 on", str(document.cursor))
+    return RefMap.of(by_id, document.cursor)
+
+
+def _check_latch(latch: Latch, path: str) -> None:
+    if ref_number(latch.ref) is None and latch.ref != BLOCKED:
+        raise InvalidValueError(f"{path}.ref", "a ref (m00001, ...) or BLOCKED", cut(latch.ref))
+    _check_hash(latch.identity.hash, f"{path}.identity.hash")
+    _check_hash(latch.shown, f"{path}.shown")
+
+
+def _check_hash(found: str, path: str) -> None:
+    if not _HASH.fullmatch(found):
+        raise InvalidValueError(path, "64 lower-case hex digits", cut(found))

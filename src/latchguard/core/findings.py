@@ -1,0 +1,61 @@
+"""Findings and rules: what was found where, and what its repair costs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from attrs import frozen
+
+__all__ = ["Finding", "Repair", "Wire", "permits"]
+
+
+class Wire(StrEnum):
+    """A provider's request format."""
+
+    OPENAI_CHAT = "openai-chat"
+    OPENAI_RESPONSES = "openai-responses"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+
+
+class Repair(StrEnum):
+    """What a repair costs: nothing, a placeholder in place of what was unusable, content; or there is none."""
+
+    LOSSLESS = "lossless"
+    PLACEHOLDER = "placeholder"
+    LOSSY = "lossy"
+    DETECT = "detect"
+
+
+_COST: Final = {repair: cost for cost, repair in enumerate(Repair)}
+
+
+def permits(allow: Repair, repair: Repair) -> bool:
+    """Say whether *allow* permits a repair of this cost. `detect` is never repaired."""
+    return repair is not Repair.DETECT and _COST[repair] <= _COST[allow]
+
+
+@frozen
+class Finding:
+    """One place where a rule fired.
+
+    Args:
+        rule: the rule's slug.
+        path: where, as a JSON path from the body or file (`$.messages[3].tool_calls[0]`).
+        repair: what its repair costs.
+        applied: whether the repair was made; a repair above `allow` is not.
+        before: what stood there.
+        after: what stands, or would stand, there now; None where nothing does.
+        note: a sentence for a person, where rule and path do not say enough.
+        tool_name: the tool that the call names, where there is one.
+    """
+
+    rule: str
+    path: str
+    repair: Repair
+    applied: bool
+    before: Any = None
+    after: Any = None
+    note: str = ""
+    tool_name: str | None = None

@@ -1,0 +1,75 @@
+"""An indexed history: positions by message id, kept as messages are appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import overload
+
+from latchguard.core.errors import DuplicateMessageError
+from latchguard.core.message import Message
+
+__all__ = ["History", "index_messages"]
+
+
+def index_messages(messages: Iterable[Message], start: int = 0) -> dict[str, int]:
+    """Give message id -> position.
+
+    Raises:
+        DuplicateMessageError: two messages share an id.
+    """
+    ids = [message.id for message in messages]
+    index = {message_id: position for position, message_id in enumerate(ids, start)}
+    if len(index) < len(ids):
+        seen: dict[str, int] = {}
+        for position, message_id in enumerate(ids, start):
+            if (first := seen.setdefault(message_id, position)) != position:
+                raise DuplicateMessageError(message_id, first, position)
+    return index
+
+
+class History(Sequence[Message]):
+    """Messages, oldest first, indexed once and extended in place: replay on it costs what the latches cost.
+
+    Raises:
+        DuplicateMessageError: two messages share an id; a failed `extend` leaves the history as it was.
+    """
+
+    __slots__ = ("_index", "_messages")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages = list(messages)
+        self._index = index_messages(self._messages)
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Message id -> position."""
+        return self._index
+
+    def append(self, message: Message) -> None:
+        """Add one message at the end."""
+        self.extend((message,))
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Add messages at the end."""
+        new = list(messages)
+        added = index_messages(new, len(self._messages))
+        for message_id in added.keys() & self._index.keys():
+            raise DuplicateMessageError(message_id, self._index[message_id], added[message_id])
+        self._messages += new
+        self._index |= added
+
+    @overload
+    def __getitem__(self, position: int) -> Message: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[Message]: ...
+    def __getitem__(self, position: int | slice) -> Message | list[Message]:
+        return self._messages[position]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} messages)"

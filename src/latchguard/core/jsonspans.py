@@ -1,0 +1,218 @@
+"""Change values inside JSON bytes and copy every other byte: the repair of bodies and files that are not ours.
+
+1. Works on UTF-8 bytes that are valid JSON (`core.jsontext` judges that first) with a byte-order mark or not.
+2. A path is a tuple of object keys and array positions; of duplicate keys the last counts, as in `JSON.parse`.
+3. All walks are iterative; a container is scanned when a path goes through it, once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+__all__ = ["Edit", "Insert", "JsonSpans", "Path", "Remove", "Replace", "edit_json", "format_path"]
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_WHITE: Final = re.compile(rb"[ \t\n\r]*+")
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_SCALAR_END: Final = re.compile(rb"[ \t\n\r,\]}]|\Z")
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+
+
+@frozen
+class Replace:
+    """Put *value* (JSON bytes) in place of the value at *path*."""
+
+    path: Path
+    value: bytes
+
+
+@frozen
+class Remove:
+    """Take the member or item at *path* out of its container, with one comma."""
+
+    path: Path
+
+
+@frozen
+class Insert:
+    """Add *value* at the end of the container at *path*, under *key* where it is an object."""
+
+    path: Path
+    value: bytes
+    key: str | None = None
+
+
+Edit: TypeAlias = Replace | Remove | Insert
+
+
+@frozen
+class _Member:
+    key: str | int
+    start: int  # of the key in an object, of the value in an array
+    value: int
+    end: int
+
+
+class JsonSpans:
+    """Where the values of a JSON text stand in its bytes."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self._members: dict[int, Sequence[_Member]] = {}
+        start = 3 if raw.startswith(b"\xef\xbb\xbf") else 0
+        self._root = self._skip_white(start)
+
+    def span(self, path: Path) -> tuple[int, int]:
+        """Give start and end of the value at *path*.
+
+        Raises:
+            KeyError: there is no such value.
+        """
+        position = self._root
+        for step, key in enumerate(path):
+            found = next((member for member in reversed(self.members(position)) if member.key == key), None)
+            if found is None:
+                raise KeyError(format_path(path[: step + 1]))
+            position = found.value
+        return position, self._skip_value(position)
+
+    def members(self, position: int) -> Sequence[_Member]:
+        """Give the members of the container that starts at *position*; none where it is a scalar."""
+        known = self._members.get(position)
+        if known is None:
+            known = self._members[position] = tuple(self._scan(position))
+        return known
+
+    def _scan(self, position: int) -> Iterable[_Member]:
+        opening = self.raw[position : position + 1]
+        if opening not in (b"{", b"["):
+            return
+        number = 0
+        position = self._skip_white(position + 1)
+        while self.raw[position] not in b"]}":
+            start, key = position, number
+            name: str | int = key
+            if opening == b"{":
+                end = self._skip_value(position)
+                name = json.loads(self.raw[position:end])
+                position = self._skip_white(self._skip_white(end) + 1)
+            end = self._skip_value(position)
+            yield _Member(name, start, position, end)
+            number += 1
+            position = self._skip_white(end)
+            if self.raw[position : position + 1] == b",":
+                position = self._skip_white(position + 1)
+
+    def _skip_white(self, position: int) -> int:
+        match = _WHITE.match(self.raw, position)
+        return match.end() if match else position
+
+    def _skip_value(self, position: int) -> int:
+        opening = self.raw[position : position + 1]
+        if opening not in (b"{", b"["):
+            match = (_STRING.match if opening == b'"' else _SCALAR_END.search)(self.raw, position)
+            if match is None:
+                raise ValueError(f"no JSON value at byte {position}")
+            return match.end() if opening == b'"' else match.start()
+        depth = 0
+        for token in _STRUCTURE.finditer(self.raw, position):
+            mark = token[0]
+            if mark in (b"{", b"["):
+                depth += 1
+            elif mark in (b"}", b"]"):
+                depth -= 1
+                if depth == 0:
+                    return token.end()
+        raise ValueError(f"the container at byte {position} has no end")
+
+
+def edit_json(raw: bytes, edits: Iterable[Edit]) -> bytes:
+    """Make *edits* in *raw* and copy every other byte.
+
+    Args:
+        raw: UTF-8 bytes, valid JSON.
+        edits: changes at paths of *raw*. One inside a value that another replaces or removes is dropped with it.
+
+    Raises:
+        KeyError: a path leads nowhere in *raw*.
+
+    Guarantees:
+        Pure. The result is valid JSON where the given values are; no edits give *raw* itself.
+    """
+    spans = JsonSpans(raw)
+    pieces: list[tuple[int, int, bytes]] = []
+    removed: dict[Path, set[str | int]] = {}
+    for edit in dict.fromkeys(edits):
+        if isinstance(edit, Replace):
+            pieces.append((*spans.span(edit.path), edit.value))
+        elif isinstance(edit, Remove):
+            spans.span(edit.path)
+            removed.setdefault(edit.path[:-1], set()).add(edit.path[-1])
+    inserts: dict[Path, list[Insert]] = {}
+    for edit in dict.fromkeys(edits):
+        if isinstance(edit, Insert):
+            inserts.setdefault(edit.path, []).append(edit)
+    for path, keys in removed.items():
+        pieces += _removals(spans, path, keys)
+    for path, group in inserts.items():
+        pieces.append(_insertion(spans, path, group, removed.get(path, set())))
+    return _splice(raw, pieces)
+
+
+def _removals(spans: JsonSpans, path: Path, keys: set[str | int]) -> Iterable[tuple[int, int, bytes]]:
+    members = spans.members(spans.span(path)[0])
+    survivor_seen = False
+    for number, member in enumerate(members):
+        if member.key not in keys:
+            survivor_seen = True
+        elif survivor_seen:
+            yield members[number - 1].end, member.end, b""
+        else:
+            end = members[number + 1].start if number + 1 < len(members) else member.end
+            yield member.start, end, b""
+
+
+def _insertion(
+    spans: JsonSpans, path: Path, inserts: Sequence[Insert], removed: set[str | int]
+) -> tuple[int, int, bytes]:
+    start, end = spans.span(path)
+    members = spans.members(start)
+    added = b",".join(
+        insert.value if insert.key is None else json.dumps(insert.key).encode() + b":" + insert.value
+        for insert in inserts
+    )
+    stays = any(member.key not in removed for member in members)
+    place = members[-1].end if members else end - 1
+    return place, place, b"," + added if stays else added
+
+
+def _splice(raw: bytes, pieces: list[tuple[int, int, bytes]]) -> bytes:
+    if not pieces:
+        return raw
+    out: list[bytes] = []
+    position = 0
+    for start, end, value in sorted(pieces, key=lambda piece: (piece[0], -piece[1])):
+        if start < position:
+            continue  # inside a value that is replaced or removed as a whole
+        out += (raw[position:start], value)
+        position = end
+    out.append(raw[position:])
+    return b"".join(out)
+
+
+def format_path(path: Path) -> str:
+    """Write *path* as a JSON path: `$.messages[3].tool_calls[0]`; keys that are no plain names in quotes."""
+    parts = ["$"]
+    for key in path:
+        if isinstance(key, int):
+            parts.append(f"[{key}]")
+        else:
+            parts.append(f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key)}]")
+    return "".join(parts)

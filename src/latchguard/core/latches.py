@@ -1,0 +1,135 @@
+"""Latches: decisions that must hold on every later turn, bound to the identity of their message.
+
+1. At most one latch of each class sits on a message; a later one supersedes it.
+2. With one of each class, the clip shows, until it is cleared.
+3. A latch keeps `shown`, the hash its message has when it shows the text: a host that stores our output and sends
+   it back has an already applied latch. The forms of a message are its original and what its latches show.
+4. Latches on tool calls, reasoning and other are refused, when made and when replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from attrs import field, frozen
+
+from latchguard.core.identity import Identity, hash_fields
+from latchguard.core.message import Kind, Message
+from latchguard.core.reasons import Reason
+from latchguard.core.refs import ref_number
+
+__all__ = [
+    "LATCHABLE",
+    "Drop",
+    "EmergencyTruncateLatch",
+    "Latch",
+    "ViewLatch",
+    "forms",
+    "latch_order",
+    "make_latch",
+    "mismatch",
+    "refusal",
+    "with_text",
+]
+
+# Which kinds may carry a latch: the text of the others is structure (JSON arguments, signatures, media).
+LATCHABLE: Final[Mapping[Kind, bool]] = MappingProxyType(
+    {Kind.TEXT: True, Kind.TOOL_RESULT: True, Kind.TOOL_CALL: False, Kind.REASONING: False, Kind.OTHER: False}
+)
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@frozen
+class EmergencyTruncateLatch:
+    """A clip that was made because the window was full.
+
+    Args:
+        ref: the ref of its message.
+        identity: what its message is, in its original form.
+        shown: the identity hash of the message when it shows *text*.
+        text: what the model reads in place of the message's own text.
+    """
+
+    ref: str
+    identity: Identity
+    shown: str
+    text: str
+    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+
+
+@frozen
+class ViewLatch:
+    """Any other rendered view of a message (crushed JSON, an absorbed result); *view* is its name."""
+
+    ref: str
+    identity: Identity
+    shown: str
+    text: str
+    view: str
+    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+
+
+Latch: TypeAlias = EmergencyTruncateLatch | ViewLatch
+
+
+@frozen
+class Drop:
+    """A latch out of service, kept in quarantine with its reason."""
+
+    latch: Latch
+    reason: Reason
+    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+
+
+def latch_order(latch: Latch) -> tuple[int, str, bool]:
+    """Give the sort key of the stored order: by ref number, the clip before the view."""
+    return ref_number(latch.ref) or 0, latch.ref, isinstance(latch, ViewLatch)
+
+
+def make_latch(message: Message, ref: str, identity: Identity, text: str, view: str | None) -> Latch:
+    """Make the latch that shows *text* on *message*, whose original form has *identity*."""
+    shown = hash_fields(message.tool_name, message.tool_call_id, text)
+    if view is None:
+        return EmergencyTruncateLatch(ref, identity, shown, text)
+    return ViewLatch(ref, identity, shown, text, view)
+
+
+def with_text(message: Message, text: str) -> Message:
+    """Give *message* with another text; the same object where it has that text already."""
+    if message.text == text:
+        return message
+    return Message(message.id, message.role, message.kind, text, message.tool_name, message.tool_call_id)
+
+
+def mismatch(found: Identity, wanted: Identity) -> Reason | None:
+    """Name the first of role, kind, hash in which *found* differs from *wanted*, or None."""
+    if found.role is not wanted.role:
+        return Reason.ROLE_MISMATCH
+    if found.kind is not wanted.kind:
+        return Reason.KIND_MISMATCH
+    return None if found.hash == wanted.hash else Reason.HASH_MISMATCH
+
+
+def forms(identity: Identity, latches: Iterable[Latch]) -> frozenset[str]:
+    """Give the hashes that the message of *identity* has: its own, and what the *latches* made for it show."""
+    return frozenset((identity.hash, *(latch.shown for latch in latches if latch.identity == identity)))
+
+
+def refusal(latch: Latch, siblings: Iterable[Latch], holder: Message) -> Reason | None:
+    """Say why *latch* may not touch *holder*, or None where it may.
+
+    Args:
+        latch: the latch that wants to apply.
+        siblings: all latches on the same ref, *latch* included.
+        holder: the message that holds the ref now.
+    """
+    if not LATCHABLE[latch.identity.kind]:
+        return Reason.FORBIDDEN_KIND
+    found = Identity.of(holder)
+    reason = mismatch(found, latch.identity)
+    if reason is Reason.HASH_MISMATCH and found.hash in forms(latch.identity, siblings):
+        return None
+    return reason

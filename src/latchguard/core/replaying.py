@@ -1,0 +1,106 @@
+"""Replay: apply the latches to a history, or a part of one. What comes out is what the model sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from attrs import frozen
+
+from latchguard.core.history import History, index_messages
+from latchguard.core.latches import Latch, ViewLatch, refusal, with_text
+from latchguard.core.message import Message
+from latchguard.core.reasons import Reason
+from latchguard.core.refs import BLOCKED
+from latchguard.core.state import ConversationState
+
+__all__ = ["LatchOutcome", "Replay", "replay", "shown_latch"]
+
+
+@frozen
+class LatchOutcome:
+    """What became of one latch in a replay.
+
+    Args:
+        latch: the latch.
+        reason: why it was refused; None where it was applied.
+        holder: the message that holds the latch's ref now; None where there is none.
+    """
+
+    latch: Latch
+    reason: Reason | None
+    holder: Message | None
+
+
+@frozen
+class Replay:
+    """The result of a replay.
+
+    Args:
+        messages: what the model sees; the very sequence that was given where no text changes.
+        applied: the latches whose text shows, in order of their refs.
+        refused: the latches that were skipped, each with its reason and holder. They stay in the state.
+    """
+
+    messages: Sequence[Message]
+    applied: tuple[LatchOutcome, ...]
+    refused: tuple[LatchOutcome, ...]
+
+
+def replay(messages: Sequence[Message], state: ConversationState) -> Replay:
+    """Apply the latches of *state* to *messages*.
+
+    Args:
+        messages: the history or any part of it, oldest first; a `History` is not indexed again.
+        state: refs and latches. Its version does not change: replay never writes.
+
+    Returns:
+        The messages as the model sees them, the latches that were applied and those that were refused.
+
+    Raises:
+        DuplicateMessageError: two messages share an id.
+
+    Guarantees:
+        Pure, idempotent, order kept. A message's text changes only by a latch that was made for what the message
+        is (I1); every other message comes back as the same object. A clip that hides a view of the same message is
+        applied, the view is neither applied nor refused.
+    """
+    positions = messages.positions if isinstance(messages, History) else index_messages(messages)
+    applied: list[LatchOutcome] = []
+    refused: list[LatchOutcome] = []
+    changes: list[tuple[int, Message]] = []
+    for ref, group in groupby(state.latches, attrgetter("ref")):
+        latches = tuple(group)
+        if ref == BLOCKED:
+            refused += (LatchOutcome(latch, Reason.BLOCKED_REF, None) for latch in latches)
+            continue
+        message_id = state.refs.holder(ref)
+        position = None if message_id is None else positions.get(message_id)
+        if position is None:
+            reason = Reason.UNASSIGNED_REF if message_id is None else Reason.HOLDER_ABSENT
+            refused += (LatchOutcome(latch, reason, None) for latch in latches)
+            continue
+        holder = messages[position]
+        reasons = {latch: refusal(latch, latches, holder) for latch in latches}
+        refused += (LatchOutcome(latch, reason, holder) for latch, reason in reasons.items() if reason)
+        shown = shown_latch(latch for latch, reason in reasons.items() if not reason)
+        if shown:
+            applied.append(LatchOutcome(shown, None, holder))
+            if holder.text != shown.text:
+                changes.append((position, with_text(holder, shown.text)))
+    return Replay(_replace(messages, changes), tuple(applied), tuple(refused))
+
+
+def shown_latch(latches: Iterable[Latch]) -> Latch | None:
+    """Of the latches that may touch one message, give the one whose text shows: the clip, else the view."""
+    return min(latches, key=lambda latch: isinstance(latch, ViewLatch), default=None)
+
+
+def _replace(messages: Sequence[Message], changes: list[tuple[int, Message]]) -> Sequence[Message]:
+    if not changes:
+        return messages
+    replaced = list(messages)
+    for position, message in changes:
+        replaced[position] = message
+    return replaced

@@ -1,0 +1,168 @@
+"""Restamp: renumber the refs of the whole history and rebind or drop every latch, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve, frozen
+
+from latchguard.core.binding import Bindings, Twins, bind_latches
+from latchguard.core.errors import NumberingError
+from latchguard.core.history import index_messages
+from latchguard.core.identity import Identity
+from latchguard.core.latches import Drop, Latch, latch_order
+from latchguard.core.message import Message
+from latchguard.core.reasons import Reason
+from latchguard.core.refs import BLOCKED, RefMap, format_ref, ref_number
+from latchguard.core.state import ConversationState, check_id
+
+__all__ = ["Rebound", "Restamp", "number_refs", "restamp"]
+
+
+@frozen
+class Rebound:
+    """A latch that has another ref now, or is back from quarantine."""
+
+    old: Latch
+    new: Latch
+
+
+@frozen
+class Restamp:
+    """The result of a restamp.
+
+    Args:
+        state: the state after; the very state that was given where nothing changes.
+        rebound: the latches whose ref changed, and those that were `gone` and are back.
+        dropped: the latches that this restamp put into quarantine, with their reasons.
+        moved: the whole map old ref -> new ref, None where the message is gone. Whoever keeps anything by ref
+            applies it at once (I12).
+    """
+
+    state: ConversationState
+    rebound: tuple[Rebound, ...]
+    dropped: tuple[Drop, ...]
+    moved: Mapping[str, str | None]
+
+
+def restamp(
+    state: ConversationState, messages: Sequence[Message], *, numbering: Mapping[str, str] | None = None
+) -> Restamp:
+    """Number the refs anew in the order of *messages*, and rebind or drop every latch in the same step.
+
+    Args:
+        state: refs and latches as they are now.
+        messages: the whole history, oldest first. Unknown messages are added; known ones that are absent lose
+            their ref. Protected messages stay protected.
+        numbering: message id -> ref from a host's ledger: one to one, gaps allowed, `BLOCKED` protects. A message
+            that it does not name gets a ref after the highest one. Without it the refs are 1..n over the
+            unprotected messages.
+
+    Returns:
+        The new state, what was rebound, what was dropped and why, and the map of all old refs.
+
+    Raises:
+        DuplicateMessageError: two messages share an id.
+        InvalidValueError: an id holds a surrogate.
+        NumberingError: two ids of *numbering* share a ref, or a value is no ref.
+
+    Guarantees:
+        Pure and idempotent. Every latch of *state* is bound or in quarantine afterwards (I3); a message that is
+        there before and after shows the same text, or its latch was dropped here, with a reason (I6).
+    """
+    index_messages(messages)
+    refs = number_refs(state.refs, messages, numbering)
+    identities = {message.id: Identity.of(message) for message in messages}
+    identities |= {key: state.identities[key] for key in refs if key not in identities and key in state.identities}
+    hosted = [(state.refs.holder(latch.ref), latch) for latch in state.latches]
+    gone = [drop for drop in state.quarantine if drop.reason is Reason.GONE]
+    present = {message.id: identities[message.id] for message in messages}
+    bindings = bind_latches(hosted, gone, _twins(state, present, refs, hosted, gone))
+    result = _apply(state, refs, identities, bindings)
+    moved = {
+        old: None if (new := refs.get(key)) == BLOCKED else new for key, old in state.refs.items() if old != BLOCKED
+    }
+    return evolve(result, moved=moved)
+
+
+def number_refs(refs: RefMap, messages: Sequence[Message], numbering: Mapping[str, str] | None) -> RefMap:
+    """Give the ref map after a restamp. Protected messages stay protected, absent ones too.
+
+    Raises:
+        NumberingError: two ids of *numbering* share a ref, or a value is no ref.
+    """
+    numbers = _numbers(numbering) if numbering is not None else {}
+    blocked = {key for key, ref in refs.items() if ref == BLOCKED} | {
+        key for key, number in numbers.items() if number is None
+    }
+    cursor = max((number for number in numbers.values() if number), default=0) + 1
+    by_id: dict[str, str] = {}
+    for message in messages:
+        key = message.id
+        if key in blocked:
+            by_id[key] = BLOCKED
+        elif number := numbers.get(key):
+            by_id[key] = format_ref(number)
+        else:
+            if key not in refs:
+                check_id(key)
+            by_id[key] = format_ref(cursor)
+            cursor += 1
+    by_id |= {key: BLOCKED for key, ref in refs.items() if ref == BLOCKED and key not in by_id}
+    if by_id == refs and list(by_id) == list(refs):
+        return refs
+    return RefMap.of(by_id, cursor)
+
+
+def _numbers(numbering: Mapping[str, str]) -> dict[str, int | None]:
+    numbers: dict[str, int | None] = {}
+    owners: dict[str, str] = {}
+    for message_id, ref in numbering.items():
+        number = ref_number(ref) if isinstance(ref, str) else None
+        if number is None and ref != BLOCKED:
+            raise NumberingError(message_id, ref, "a ref (m00001, ...) or BLOCKED")
+        if number is not None and (owner := owners.setdefault(ref, message_id)) != message_id:
+            raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owner!a}")
+        numbers[message_id] = number
+    return numbers
+
+
+def _twins(
+    state: ConversationState,
+    present: Mapping[str, Identity],
+    refs: RefMap,
+    hosted: Sequence[tuple[str | None, Latch]],
+    gone: Sequence[Drop],
+) -> Twins:
+    """Cut the messages down to those that matter to a latch: a history is long, latches are few."""
+    latches = [latch for _, latch in hosted] + [drop.latch for drop in gone]
+    if not latches:
+        return Twins({}, {}, state.refs, ())
+    wanted = {latch.identity for latch in latches}
+    wanted |= {Identity(latch.shown, latch.identity.role, latch.identity.kind) for latch in latches}
+    hosts = {host for host, _ in hosted}
+    old = {key: found for key, found in state.identities.items() if found in wanted or key in hosts}
+    new = {key: found for key, found in present.items() if found in wanted or key in hosts}
+    return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED))
+
+
+def _apply(state: ConversationState, refs: RefMap, identities: Mapping[str, Identity], bindings: Bindings) -> Restamp:
+    homes = [(latch, evolve(latch, ref=refs[key])) for latch, key in bindings.homes]
+    revived = [(drop.latch, evolve(drop.latch, ref=refs[key])) for drop, key in bindings.revived]
+    undone = [drop for drop, _ in bindings.revived]
+    quarantine = list(state.quarantine)
+    for drop in undone:
+        quarantine.remove(drop)
+    after = evolve(
+        state,
+        refs=refs,
+        identities=identities,
+        latches=tuple(sorted((new for _, new in homes + revived), key=latch_order)),
+        quarantine=(*quarantine, *bindings.dropped),
+    )
+    if refs is state.refs and after == state:
+        return Restamp(state, (), (), {})
+    after = evolve(after, version=state.version + 1, epoch=state.epoch + 1)
+    rebound = [Rebound(old, new) for old, new in homes if old.ref != new.ref]
+    rebound += (Rebound(old, new) for old, new in revived)
+    return Restamp(after, tuple(rebound), bindings.dropped, {})
