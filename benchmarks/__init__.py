@@ -1,0 +1,1 @@
+"""Measurements: ratios in one run, printed as a table."""
