@@ -1,0 +1,1 @@
+"""Repair at rest: look, plan, apply, journal, undo."""
