@@ -82,6 +82,7 @@ def test_public_names_are_sorted_and_exist() -> None:
     names = latchguard.__all__
     assert names == sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
     assert [name for name in names if not hasattr(latchguard, name)] == []
+    assert set(names) == set(latchguard._HOME_OF)
 
 
 def test_import_is_light() -> None:

@@ -1,17 +1,40 @@
-"""fsck for LLM conversations, and the guard at their exit."""
+"""fsck for LLM conversations, and the guard at their exit.
 
-from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS, decode_arguments
-from latchguard.core.codec import dump_state, load_state
-from latchguard.core.errors import LatchguardError
-from latchguard.core.findings import Finding
-from latchguard.core.history import History
-from latchguard.core.identity import Identity
-from latchguard.core.latches import EmergencyTruncateLatch, ViewLatch
-from latchguard.core.message import Kind, Message, Role
-from latchguard.core.reasons import Reason
-from latchguard.core.replaying import Replay, replay
-from latchguard.core.restamping import Restamp, restamp
-from latchguard.core.state import ConversationState
+Names are loaded when they are first used, so that who needs `replay` pays for no converter and no database.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS, decode_arguments
+    from latchguard.core.codec import dump_state, load_state
+    from latchguard.core.errors import LatchguardError
+    from latchguard.core.findings import Finding
+    from latchguard.core.history import History
+    from latchguard.core.identity import Identity
+    from latchguard.core.latches import EmergencyTruncateLatch, ViewLatch
+    from latchguard.core.message import Kind, Message, Role
+    from latchguard.core.reasons import Reason
+    from latchguard.core.replaying import Replay, replay
+    from latchguard.core.restamping import Restamp, restamp
+    from latchguard.core.state import ConversationState
+
+_HOMES = {
+    "core.arguments": ("PLACEHOLDER_ARGUMENTS", "decode_arguments"),
+    "core.codec": ("dump_state", "load_state"),
+    "core.errors": ("LatchguardError",),
+    "core.findings": ("Finding",),
+    "core.history": ("History",),
+    "core.identity": ("Identity",),
+    "core.latches": ("EmergencyTruncateLatch", "ViewLatch"),
+    "core.message": ("Kind", "Message", "Role"),
+    "core.reasons": ("Reason",),
+    "core.replaying": ("Replay", "replay"),
+    "core.restamping": ("Restamp", "restamp"),
+    "core.state": ("ConversationState",),
+}
+_HOME_OF = {name: f"latchguard.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "PLACEHOLDER_ARGUMENTS",
@@ -34,3 +57,15 @@ __all__ = [
     "replay",
     "restamp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'latchguard' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -137,7 +138,7 @@ def structure(value: Any, wanted: type[_T]) -> _T:
         InvalidValueError: something does not fit; the path says what.
     """
     try:
-        return _CONVERTER.structure(value, wanted)
+        return strict_converter().structure(value, wanted)
     except InvalidValueError:
         raise
     except BaseValidationError as error:
@@ -164,6 +165,7 @@ def _format_error(error: BaseException, _: type | None) -> str:
     return f"known fields\n{cut(', '.join(extra) or str(error), 200)}"
 
 
+@cache
 def strict_converter() -> Converter:
     """Give a cattrs converter that coerces nothing: exact JSON types, objects for classes, lists for lists.
 
@@ -232,12 +234,11 @@ def _structure_latch(value: Any, _: Any) -> Latch:
     cls = _LATCH_CLASSES.get(name) if isinstance(name := value.get("class"), str) else None
     if cls is None:
         raise _MismatchError(f"a class of {', '.join(_LATCH_CLASSES)}", name)
-    latch: Latch = _CONVERTER.structure(rest, cls)
+    latch: Latch = strict_converter().structure(rest, cls)
     return latch
 
 
 _LATCH_CLASSES: Final[Mapping[str, type[Latch]]] = {"emergency-truncate": EmergencyTruncateLatch, "view": ViewLatch}
-_CONVERTER: Final = strict_converter()
 
 
 def _to_state(document: _Document) -> ConversationState:
