@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test long check bench lint clean
+.PHONY: setup demo test long coverage mutation lint check bench clean
 
 setup: $(VENV)/ready
 
@@ -19,12 +19,18 @@ test: setup
 long: setup
 	$(BIN)/python -m pytest -q -m long
 
+coverage: setup
+	$(BIN)/python -m pytest -q tests/core -m "not long" --cov=latchguard.core --cov-branch --cov-fail-under=100
+
+mutation: setup
+	$(BIN)/python -m tests.mutation
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint test
+check: lint coverage test long
 
 bench: setup
 	$(BIN)/python -m benchmarks
