@@ -1,0 +1,1 @@
+"""Wires: request bodies of the providers as messages, and back."""
