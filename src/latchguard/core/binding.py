@@ -10,6 +10,7 @@ For the latches of one identity X (DESIGN words; an *old twin* is a message that
    is gone too is `gone`.
 4. A protected message takes no latch: `blocked-ref`.
 5. `gone`, and only it, is undone when a message that was not known before has X.
+6. A latch without an identity stays with the message id that has it; where that is gone: `no-identity`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from operator import itemgetter
 from attrs import frozen
 
 from latchguard.core.identity import Identity
-from latchguard.core.latches import Drop, Latch, ViewLatch, forms, mismatch
+from latchguard.core.latches import NO_IDENTITY, Drop, Latch, ViewLatch, forms, mismatch
 from latchguard.core.reasons import Reason
 
 __all__ = ["Bindings", "Twins", "bind_latches", "revive"]
@@ -78,9 +79,22 @@ def bind_latches(hosted: Sequence[tuple[str | None, Latch]], gone: Sequence[Drop
     index = _Index.of(twins, by_identity)
     homes: list[tuple[Latch, str]] = []
     dropped: list[Drop] = []
+    _keep_unidentified(by_identity.pop(NO_IDENTITY, []), twins, homes, dropped)
     for identity, group in by_identity.items():
         _bind_identity(identity, group, index, homes, dropped)
     return Bindings(tuple(homes), tuple(dropped), revive(gone, homes, twins))
+
+
+def _keep_unidentified(
+    group: list[tuple[str | None, Latch]], twins: Twins, homes: list[tuple[Latch, str]], dropped: list[Drop]
+) -> None:
+    for host, latch in group:
+        if host is None or host not in twins.new:
+            dropped.append(Drop(latch, Reason.NO_IDENTITY))
+        elif host in twins.blocked:
+            dropped.append(Drop(latch, Reason.BLOCKED_REF))
+        else:
+            homes.append((latch, host))
 
 
 @frozen

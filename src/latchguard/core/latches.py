@@ -5,6 +5,8 @@
 3. A latch keeps `shown`, the hash its message has when it shows the text: a host that stores our output and sends
    it back has an already applied latch. The forms of a message are its original and what its latches show.
 4. Latches on tool calls, reasoning and other are refused, when made and when replayed.
+5. A latch from before identities were kept has `NO_IDENTITY`: no message is that, so it is refused until it is
+   proven. It stays with the message that holds its ref.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from typing import Any, Final, TypeAlias
 from attrs import field, frozen
 
 from latchguard.core.identity import Identity, hash_fields
-from latchguard.core.message import Kind, Message
+from latchguard.core.message import Kind, Message, Role
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import ref_number
 
 __all__ = [
     "LATCHABLE",
+    "NO_IDENTITY",
     "Drop",
     "EmergencyTruncateLatch",
     "Latch",
@@ -38,6 +41,8 @@ __all__ = [
 LATCHABLE: Final[Mapping[Kind, bool]] = MappingProxyType(
     {Kind.TEXT: True, Kind.TOOL_RESULT: True, Kind.TOOL_CALL: False, Kind.REASONING: False, Kind.OTHER: False}
 )
+
+NO_IDENTITY: Final = Identity("", Role.USER, Kind.OTHER)
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -126,6 +131,8 @@ def refusal(latch: Latch, siblings: Iterable[Latch], holder: Message) -> Reason 
         siblings: all latches on the same ref, *latch* included.
         holder: the message that holds the ref now.
     """
+    if latch.identity == NO_IDENTITY:
+        return Reason.NO_IDENTITY
     if not LATCHABLE[latch.identity.kind]:
         return Reason.FORBIDDEN_KIND
     found = Identity.of(holder)

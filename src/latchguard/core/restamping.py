@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
@@ -16,7 +16,7 @@ from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, RefMap, format_ref, ref_number
 from latchguard.core.state import ConversationState, check_id
 
-__all__ = ["Rebound", "Restamp", "number_refs", "restamp"]
+__all__ = ["Rebound", "Restamp", "number_refs", "restamp", "restamp_identities"]
 
 
 @frozen
@@ -71,12 +71,26 @@ def restamp(
         there before and after shows the same text, or its latch was dropped here, with a reason (I6).
     """
     index_messages(messages)
-    refs = number_refs(state.refs, messages, numbering)
-    identities = {message.id: Identity.of(message) for message in messages}
-    identities |= {key: state.identities[key] for key in refs if key not in identities and key in state.identities}
+    return restamp_identities(state, {message.id: Identity.of(message) for message in messages}, numbering)
+
+
+def restamp_identities(
+    state: ConversationState, present: Mapping[str, Identity | None], numbering: Mapping[str, str] | None = None
+) -> Restamp:
+    """Do what `restamp` does, for whoever has the identities but not the messages (a database).
+
+    Args:
+        state: refs and latches as they are now. Of its identities only those matter that changed, that a latch or
+            a `gone` drop names or shows, or whose message carries a latch; the others may be left out.
+        present: message id -> identity of the whole history, in its new order; None where it may be left out.
+        numbering: as in `restamp`.
+    """
+    refs = number_refs(state.refs, present, numbering)
+    identities = {key: found for key, found in present.items() if found is not None}
+    absent = state.identities.keys() - present.keys()
+    identities |= {key: state.identities[key] for key in refs if key in absent}
     hosted = [(state.refs.holder(latch.ref), latch) for latch in state.latches]
     gone = [drop for drop in state.quarantine if drop.reason is Reason.GONE]
-    present = {message.id: identities[message.id] for message in messages}
     bindings = bind_latches(hosted, gone, _twins(state, present, refs, hosted, gone))
     result = _apply(state, refs, identities, bindings)
     moved = {
@@ -85,7 +99,7 @@ def restamp(
     return evolve(result, moved=moved)
 
 
-def number_refs(refs: RefMap, messages: Sequence[Message], numbering: Mapping[str, str] | None) -> RefMap:
+def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str, str] | None) -> RefMap:
     """Give the ref map after a restamp. Protected messages stay protected, absent ones too.
 
     Raises:
@@ -97,8 +111,7 @@ def number_refs(refs: RefMap, messages: Sequence[Message], numbering: Mapping[st
     }
     cursor = max((number for number in numbers.values() if number), default=0) + 1
     by_id: dict[str, str] = {}
-    for message in messages:
-        key = message.id
+    for key in message_ids:
         if key in blocked:
             by_id[key] = BLOCKED
         elif number := numbers.get(key):
@@ -129,7 +142,7 @@ def _numbers(numbering: Mapping[str, str]) -> dict[str, int | None]:
 
 def _twins(
     state: ConversationState,
-    present: Mapping[str, Identity],
+    present: Mapping[str, Identity | None],
     refs: RefMap,
     hosted: Sequence[tuple[str | None, Latch]],
     gone: Sequence[Drop],
@@ -142,7 +155,7 @@ def _twins(
     wanted |= {Identity(latch.shown, latch.identity.role, latch.identity.kind) for latch in latches}
     hosts = {host for host, _ in hosted}
     old = {key: found for key, found in state.identities.items() if found in wanted or key in hosts}
-    new = {key: found for key, found in present.items() if found in wanted or key in hosts}
+    new = {key: found for key, found in present.items() if found and (found in wanted or key in hosts)}
     return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED))
 
 
