@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from latchguard.core.replaying import Replay, replay
     from latchguard.core.restamping import Restamp, restamp
     from latchguard.core.state import ConversationState
+    from latchguard.egress.hardening import Hardened, HardenedJson, harden, harden_json
 
 _HOMES = {
     "core.arguments": ("PLACEHOLDER_ARGUMENTS", "decode_arguments"),
@@ -33,6 +34,7 @@ _HOMES = {
     "core.replaying": ("Replay", "replay"),
     "core.restamping": ("Restamp", "restamp"),
     "core.state": ("ConversationState",),
+    "egress.hardening": ("Hardened", "HardenedJson", "harden", "harden_json"),
 }
 _HOME_OF = {name: f"latchguard.{home}" for home, names in _HOMES.items() for name in names}
 
@@ -41,6 +43,8 @@ __all__ = [
     "ConversationState",
     "EmergencyTruncateLatch",
     "Finding",
+    "Hardened",
+    "HardenedJson",
     "History",
     "Identity",
     "Kind",
@@ -53,6 +57,8 @@ __all__ = [
     "ViewLatch",
     "decode_arguments",
     "dump_state",
+    "harden",
+    "harden_json",
     "load_state",
     "replay",
     "restamp",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["Finding", "Repair", "Wire", "permits"]
+__all__ = ["Finding", "Repair", "Rule", "Wire", "permits"]
 
 
 class Wire(StrEnum):
@@ -59,3 +59,24 @@ class Finding:
     after: Any = None
     note: str = ""
     tool_name: str | None = None
+
+
+@frozen
+class Rule:
+    """One class of violation.
+
+    Args:
+        slug: its stable name.
+        area: the part of the catalogue it stands in.
+        repair: the dearest repair it may make.
+        doc: when it fires, where that is documented or was seen and when, what its repair costs.
+        wires: the wires it looks at; none for rules of storage and state.
+        demand: fires only where a profile makes this demand; None for always.
+    """
+
+    slug: str
+    area: str
+    repair: Repair
+    doc: str
+    wires: tuple[Wire, ...] = ()
+    demand: str | None = None

@@ -77,11 +77,17 @@ class JsonSpans:
         """
         position = self._root
         for step, key in enumerate(path):
-            found = next((member for member in reversed(self.members(position)) if member.key == key), None)
+            found = self._find(position, key)
             if found is None:
                 raise KeyError(format_path(path[: step + 1]))
             position = found.value
         return position, self._skip_value(position)
+
+    def _find(self, position: int, key: str | int) -> _Member | None:
+        members = self.members(position)
+        if isinstance(key, int):  # at its place: many edits of one long array stay linear
+            return members[key] if key < len(members) and members[key].key == key else None
+        return next((member for member in reversed(members) if member.key == key), None)
 
     def members(self, position: int) -> Sequence[_Member]:
         """Give the members of the container that starts at *position*; none where it is a scalar."""

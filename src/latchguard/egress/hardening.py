@@ -1,0 +1,260 @@
+"""`harden`: check and repair one outbound request body.
+
+1. Rules run in a fixed order; what one repair makes the next rule sees; the last pass finds nothing.
+2. The rules of an area other than `arguments` may fail: the one that raises is dropped for this body and named in
+   `failed`. The rules of `arguments` run last, alone, on what is there then.
+3. The input is never mutated; an untouched body comes back as the same object, untouched bytes as the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import orjson
+from attrs import frozen
+
+from latchguard.core.codec import decode_utf8
+from latchguard.core.errors import InvalidValueError, cut
+from latchguard.core.findings import Finding, Repair, Wire, permits
+from latchguard.core.identity import to_wtf8
+from latchguard.core.jsonspans import format_path
+from latchguard.core.jsontext import dump_json, load_json
+from latchguard.egress import arguments
+from latchguard.egress.bodybytes import render_bytes
+from latchguard.egress.draft import Draft
+from latchguard.egress.layout import is_list
+from latchguard.egress.profiles import Demands, resolve_profile
+from latchguard.egress.rule import EgressRule, Fix, Scene, Trigger
+from latchguard.wire.detect import require_wire
+
+__all__ = ["Hardened", "HardenedJson", "harden", "harden_json"]
+
+_LOG: Final = logging.getLogger("latchguard.egress")
+_LOGGED_BYTES: Final = 64
+
+# The library prints nothing: without a handler of the host's its records go nowhere.
+logging.getLogger("latchguard").addHandler(logging.NullHandler())
+
+
+@frozen
+class Hardened:
+    """What `harden` gives.
+
+    Args:
+        body: the body to send; the very object that was given where nothing changed.
+        findings: one per place where a rule fired, in the order of the rules.
+        failed: the slugs of rules that raised and were left out for this body.
+    """
+
+    body: Any
+    findings: tuple[Finding, ...]
+    failed: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether a repair was made."""
+        return any(finding.applied for finding in self.findings)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left that a rule found fault with."""
+        return all(finding.applied for finding in self.findings)
+
+
+@frozen
+class HardenedJson:
+    """What `harden_json` gives: the same as `Hardened`, with the bytes to send as `raw`."""
+
+    raw: bytes
+    findings: tuple[Finding, ...]
+    failed: tuple[str, ...] = ()
+
+    changed = Hardened.changed
+    clean = Hardened.clean
+
+
+@frozen
+class _Run:
+    """One call: what was asked for, and the body under repair."""
+
+    draft: Draft
+    wire: Wire
+    demands: Demands
+    allow: Repair
+    session: str | None = None
+    error: str | None = None
+    recorded: Any = None
+    decoded: bool = False
+
+
+def harden(
+    body: Any,
+    wire: Wire | str | None = None,
+    *,
+    profile: str | None = None,
+    allow: Repair | str = Repair.LOSSY,
+    session: str | None = None,
+    error: str | None = None,
+    recorded: Any = None,
+) -> Hardened:
+    """Check and repair one outbound request body.
+
+    Args:
+        body: a request body as a dict, or its bare list of messages (Responses: items, Gemini: contents).
+        wire: its wire; None to tell it from the body.
+        profile: what the target demands beyond its wire: names of `latchguard rules --profiles`, joined with commas.
+        allow: the dearest repair that is made: `lossless`, `placeholder` or `lossy`.
+        session: named in the log.
+        error: the text of the error that came back for this body, for rules that the body alone cannot show.
+        recorded: one assistant message's content blocks as they were received, or a list of those.
+
+    Returns:
+        The body to send, and what was found.
+
+    Raises:
+        InvalidValueError: *body* is neither an object nor a list, or an option has no such value.
+        WireUndecidedError: *wire* is no wire, or is None and the body does not tell.
+        UnknownProfileError: a name in *profile* does not exist.
+        ProfileConflictError: two demands of *profile* exclude each other.
+
+    Guarantees:
+        Deterministic and idempotent; *body* is never mutated; logs one WARNING per finding.
+    """
+    if not isinstance(body, dict) and not is_list(body):
+        raise InvalidValueError("$", "a request body: an object, or a list of messages", cut(body))
+    run = _Run(Draft(body), *_options(body, wire, profile, allow), session, error, recorded)
+    findings, failed = _harden(run)
+    return Hardened(run.draft.body, findings, failed)
+
+
+def harden_json(
+    raw: bytes,
+    wire: Wire | str | None = None,
+    *,
+    profile: str | None = None,
+    allow: Repair | str = Repair.LOSSY,
+    session: str | None = None,
+    error: str | None = None,
+    recorded: Any = None,
+) -> HardenedJson:
+    """Check and repair one outbound request body as bytes; every byte outside a repaired span is copied.
+
+    Args:
+        raw: the JSON body. The last of duplicate keys counts.
+        wire: as for `harden`.
+        profile: as for `harden`.
+        allow: as for `harden`.
+        session: as for `harden`.
+        error: as for `harden`.
+        recorded: as for `harden`.
+
+    Returns:
+        The bytes to send (*raw* itself where nothing changed), and what was found.
+
+    Raises:
+        InvalidValueError: *raw* is no UTF-8 JSON object or list, or nests deeper than 1,000 levels (1,024 where its
+            numbers and strings are plain): nothing can be told about such a body, and *raw* is still the caller's.
+        WireUndecidedError, UnknownProfileError, ProfileConflictError: as for `harden`.
+
+    Guarantees:
+        As `harden`. There is no limit on size; memory is that of the parsed body.
+    """
+    if not isinstance(raw, bytes):
+        raise InvalidValueError("raw", "bytes", type(raw).__name__)
+    body = _parse(raw)
+    run = _Run(Draft(body), *_options(body, wire, profile, allow), session, error, recorded, decoded=True)
+    findings, failed = _harden(run)
+    return HardenedJson(render_bytes(raw, run.draft), findings, failed)
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        body = orjson.loads(raw)
+    except ValueError:
+        try:
+            body = load_json(decode_utf8(raw))
+        except ValueError as error:
+            raise InvalidValueError("$", "a JSON body, at most 1,000 levels deep", f"{error}: {cut(raw)}") from error
+    if not isinstance(body, dict | list):
+        raise InvalidValueError("$", "a request body: an object, or a list of messages", cut(raw))
+    return body
+
+
+def _options(body: Any, wire: Any, profile: str | None, allow: Any) -> tuple[Wire, Demands, Repair]:
+    demands = resolve_profile(profile)
+    if allow not in (Repair.LOSSLESS, Repair.PLACEHOLDER, Repair.LOSSY):
+        raise InvalidValueError("allow", "lossless, placeholder or lossy", cut(allow))
+    return require_wire(body, wire), demands, Repair(allow)
+
+
+def _harden(run: _Run) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    findings: list[Finding] = []
+    findings += _run_arguments(run)
+    for finding in findings:
+        _log(finding, run.session)
+    return tuple(findings), ()
+
+
+def _run_arguments(run: _Run) -> Iterable[Finding]:
+    rules = [rule for rule in arguments.RULES if _applies(rule, run)]
+    scene: Scene | None = None
+    for rule in rules:
+        if scene is None:
+            wants_calls = any(other.trigger is Trigger.CALL for other in rules)
+            hits = arguments.argument_hits(run.draft.body, run.wire, calls=wants_calls, decoded=run.decoded)
+            scene = Scene(run.draft.body, run.wire, run.demands, hits, run.decoded, run.error, run.recorded)
+        found = list(_run_rule(rule, scene, run))
+        if any(finding.applied for finding in found):
+            scene = None
+        yield from found
+
+
+def _applies(rule: EgressRule, run: _Run) -> bool:
+    return run.wire in rule.wires and (rule.demand is None or rule.demand in run.demands)
+
+
+def _run_rule(rule: EgressRule, scene: Scene, run: _Run) -> Sequence[Finding]:
+    """Judge every hit, then make the permitted repairs in one batch."""
+    fixes = [fix for hit in scene.hits.get(rule.trigger, ()) if (fix := rule.check(hit, scene)) is not None]
+    made = [fix for fix in fixes if permits(run.allow, fix.repair)]
+    findings = [_finding(rule, fix, run) for fix in fixes]
+    if made:
+        run.draft.apply(edit for fix in made for edit in fix.edits)
+    return findings
+
+
+def _finding(rule: EgressRule, fix: Fix, run: _Run) -> Finding:
+    return Finding(
+        rule=rule.slug,
+        path=format_path(run.draft.original_path(fix.path)),
+        repair=fix.repair,
+        applied=permits(run.allow, fix.repair),
+        before=fix.before,
+        after=fix.after,
+        note=fix.note,
+        tool_name=fix.tool_name,
+    )
+
+
+def _log(finding: Finding, session: str | None) -> None:
+    _LOG.warning(
+        "%s at %s: session %s, tool %s, %s repair %s, found %s",
+        finding.rule,
+        ascii(finding.path)[1:-1],
+        cut(session),
+        cut(finding.tool_name),
+        finding.repair,
+        "made" if finding.applied else "not made",
+        _shown(finding.before),
+    )
+
+
+def _shown(value: Any) -> str:
+    """The first bytes of *value*, everything but printable ASCII escaped."""
+    try:
+        raw = to_wtf8(value) if isinstance(value, str) else dump_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__} that JSON cannot carry"
+    return ascii(raw[:_LOGGED_BYTES])[1:]

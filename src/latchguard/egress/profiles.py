@@ -1,0 +1,128 @@
+"""Profiles: what a target demands beyond its wire. Data; each demand names its source, its date and its evidence.
+
+1. A profile is a tuple of demands; a trait is a profile that is named after what it demands.
+2. Several join with commas, in any order. Of two limits the stricter holds; demands that differ otherwise exclude
+   each other.
+3. What is neither documented nor in a case is not here: a profile without demands is a known name, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from latchguard.core.errors import InvalidValueError, ProfileConflictError, UnknownProfileError, cut
+
+__all__ = ["PROFILES", "Demand", "Demands", "resolve_profile"]
+
+
+@frozen
+class Demand:
+    """One thing that a target demands.
+
+    Args:
+        name: what rules ask for.
+        value: True, or the limit, or the choice.
+        source: where it is documented or was seen.
+        date: when, as year and month.
+        evidence: the phrase of the document or error, or the case.
+    """
+
+    name: str
+    value: Any
+    source: str
+    date: str
+    evidence: str
+
+
+Demands: TypeAlias = Mapping[str, Any]
+
+_STRICT_ARGS: Final = (
+    Demand(
+        "args-object",
+        value=True,
+        source="QwenLM/Qwen3-Coder#444, mudler/LocalAI#10256 (a vLLM backend), sgl-project/sglang#28035",
+        date="2025-07 to 2026-06",
+        evidence="TypeError: Can only get item pairs from a mapping.",
+    ),
+)
+_STRICT_REQUIRED: Final = (
+    Demand(
+        "args-required",
+        value=True,
+        source="JSON Schema 2020-12, validation vocabulary, section 6.5.3",
+        date="2022-06",
+        evidence="every item in the array is the name of a property in the instance",
+    ),
+)
+
+PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
+    {
+        "openai": (),
+        "openai-chat-id40": (),
+        "azure-openai": (),
+        "anthropic": (),
+        "anthropic-prefill": (),
+        "anthropic-no-prefill": (),
+        "anthropic-prefix-bound": (),
+        "anthropic-compat-strict": (),
+        "bedrock": (),
+        "gemini": (),
+        "gemini-3": (),
+        "mistral": (),
+        "deepseek-thinking": (),
+        "strict-args": _STRICT_ARGS,
+        "strict-required": _STRICT_REQUIRED,
+        "strict-ids": (),
+        "strict-content": (),
+        "strict-template": (),
+        "strict-empty-text": (),
+        "no-null-content": (),
+        "text-only": (),
+        "stored": (),
+        "postgres-jsonb": (),
+    }
+)
+
+
+def resolve_profile(profile: str | None) -> Demands:
+    """Give all demands of *profile*, names joined with commas, as name -> value.
+
+    Raises:
+        InvalidValueError: *profile* is neither a string nor None.
+        UnknownProfileError: a name is not in `PROFILES`.
+        ProfileConflictError: two demands exclude each other.
+
+    Guarantees:
+        Pure; the order of the names does not matter.
+    """
+    if profile is None:
+        return _NOTHING
+    if not isinstance(profile, str):
+        raise InvalidValueError("profile", "profile names joined with commas, or None", cut(profile))
+    return _resolve(profile)
+
+
+_NOTHING: Final[Demands] = MappingProxyType({})
+
+
+@lru_cache(maxsize=64)
+def _resolve(profile: str) -> Demands:
+    demands: dict[str, Any] = {}
+    owners: dict[str, str] = {}
+    for name in sorted({part.strip() for part in profile.split(",")}):
+        if name not in PROFILES:
+            raise UnknownProfileError(name, tuple(PROFILES))
+        for demand in PROFILES[name]:
+            value = demands.setdefault(demand.name, demand.value)
+            owner = owners.setdefault(demand.name, name)
+            if value == demand.value:
+                continue
+            if type(value) is not int or type(demand.value) is not int:
+                raise ProfileConflictError(owner, name, demand.name)
+            demands[demand.name] = min(value, demand.value)
+    return MappingProxyType(demands)

@@ -1,0 +1,119 @@
+"""What a rule of the exit is: a value that names its trigger, and one function that judges one hit.
+
+1. A walk over the body (`egress.triggers`) finds the hits of every trigger; a rule runs per hit, never per message.
+2. A rule only looks: it answers with a `Fix`, what should change and what that costs. The engine applies.
+3. Rules stand in one tuple per area file, in the order in which they run; nothing registers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from inspect import getdoc
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from attrs import field, frozen
+
+from latchguard.core.findings import Repair, Rule, Wire
+from latchguard.core.jsonspans import Path
+from latchguard.egress.draft import BodyEdit
+from latchguard.egress.layout import declared_parameters
+from latchguard.egress.profiles import Demands
+
+__all__ = ["EgressRule", "Fix", "Hit", "Scene", "Trigger", "make_rule"]
+
+
+class Trigger(StrEnum):
+    """What the walk looks for."""
+
+    SUSPECT_ARGUMENTS = "suspect-arguments"  # of a call on a string wire: anything but the plain text of an object
+    SUSPECT_INPUT = "suspect-input"  # of a call on an object wire: anything but an object
+    CALL = "call"  # every call whose arguments a rule may read
+
+
+class Hit(NamedTuple):
+    """One place that a trigger found: its path, the value there, and the tool's name where it is a call's."""
+
+    path: Path
+    value: Any
+    tool_name: str | None = None
+
+
+@frozen
+class Fix:
+    """What a rule found at one hit.
+
+    Args:
+        path: the place, in the body as it is now.
+        repair: what making *edits* costs; `detect` where there are none.
+        edits: the repair, at places of the body as it is now.
+        before: what stands there.
+        after: what would stand there; None where nothing would.
+        note: a sentence for a person.
+        tool_name: the tool that the call names.
+    """
+
+    path: Path
+    repair: Repair
+    edits: tuple[BodyEdit, ...] = ()
+    before: Any = None
+    after: Any = None
+    note: str = ""
+    tool_name: str | None = None
+
+
+@frozen
+class Scene:
+    """All that a rule may look at.
+
+    Args:
+        body: the body as it is now.
+        wire: its wire.
+        demands: what the profile demands.
+        hits: what the walk found.
+        decoded: the body was parsed from JSON bytes: it holds nothing that JSON could not carry.
+        error: the text of the error that came back for this body.
+        recorded: assistant content blocks as they were received.
+    """
+
+    body: Any
+    wire: Wire
+    demands: Demands
+    hits: Mapping[Trigger, Sequence[Hit]] = field(repr=False)
+    decoded: bool = False
+    error: str | None = None
+    recorded: Any = None
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Mapping[str, Any]]:
+        """The parameter schemas of the declared tools, by name."""
+        return declared_parameters(self.body, self.wire)
+
+
+Check: TypeAlias = Callable[[Hit, Scene], Fix | None]
+
+
+@frozen
+class EgressRule(Rule):
+    """A rule of the exit.
+
+    Args:
+        trigger: whose hits it judges.
+        check: judges one hit; None where it finds no fault.
+    """
+
+    trigger: Trigger = field(kw_only=True)
+    check: Check = field(kw_only=True)
+
+
+ALL_WIRES: Final = tuple(Wire)
+
+
+def make_rule(
+    slug: str, trigger: Trigger, repair: Repair, check: Check, *, wires: Sequence[Wire] = ALL_WIRES, demand: str = ""
+) -> EgressRule:
+    """Make a rule; its area is the module of *check*, its text the docstring of *check*."""
+    area = check.__module__.rpartition(".")[2]
+    doc = getdoc(check) or ""
+    return EgressRule(slug, area, repair, doc, tuple(wires), demand or None, trigger=trigger, check=check)
