@@ -29,7 +29,10 @@ from latchguard.egress.profiles import Demands, resolve_profile
 from latchguard.egress.rule import EgressRule, Fix, Scene, Trigger
 from latchguard.wire.detect import require_wire
 
-__all__ = ["Hardened", "HardenedJson", "harden", "harden_json"]
+__all__ = ["RULES", "Hardened", "HardenedJson", "harden", "harden_json"]
+
+# Every rule of the exit, in the order in which they run.
+RULES: Final = arguments.RULES
 
 _LOG: Final = logging.getLogger("latchguard.egress")
 _LOGGED_BYTES: Final = 64
