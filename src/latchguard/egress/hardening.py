@@ -41,19 +41,12 @@ _LOGGED_BYTES: Final = 64
 logging.getLogger("latchguard").addHandler(logging.NullHandler())
 
 
-@frozen
-class Hardened:
-    """What `harden` gives.
+class _Outcome:
+    """What both kinds of body have in common: what was found."""
 
-    Args:
-        body: the body to send; the very object that was given where nothing changed.
-        findings: one per place where a rule fired, in the order of the rules.
-        failed: the slugs of rules that raised and were left out for this body.
-    """
+    __slots__ = ()
 
-    body: Any
     findings: tuple[Finding, ...]
-    failed: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -67,15 +60,27 @@ class Hardened:
 
 
 @frozen
-class HardenedJson:
+class Hardened(_Outcome):
+    """What `harden` gives.
+
+    Args:
+        body: the body to send; the very object that was given where nothing changed.
+        findings: one per place where a rule fired, in the order of the rules.
+        failed: the slugs of rules that raised and were left out for this body.
+    """
+
+    body: Any
+    findings: tuple[Finding, ...]
+    failed: tuple[str, ...] = ()
+
+
+@frozen
+class HardenedJson(_Outcome):
     """What `harden_json` gives: the same as `Hardened`, with the bytes to send as `raw`."""
 
     raw: bytes
     findings: tuple[Finding, ...]
     failed: tuple[str, ...] = ()
-
-    changed = Hardened.changed
-    clean = Hardened.clean
 
 
 @frozen
