@@ -1,0 +1,1 @@
+"""Where latchguard meets other libraries; each module imports its library only when it is used."""

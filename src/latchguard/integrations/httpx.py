@@ -1,0 +1,365 @@
+"""A transport for `httpx` and `httpx2` that hardens every request on its way out, whatever code path made it.
+
+    client = openai.OpenAI(http_client=httpx2.Client(transport=guard()))
+
+1. Only requests to an endpoint of `latchguard.integrations.endpoints` are read; all others pass as they are.
+2. A body without a repair leaves as the very bytes that came; a repaired one leaves in a new request with the same
+   method, URL, headers and extensions (time-outs live there). The caller's request is never written to, so that a
+   retry and a redirect pass the guard again with the original body.
+3. This module imports neither library: the request says which one made it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+
+from attrs import field, frozen
+
+from latchguard.core.errors import InvalidValueError, cut
+from latchguard.integrations.door import Passage, check_options, pass_body
+from latchguard.integrations.endpoints import Endpoint, find_endpoint
+from latchguard.integrations.errors import SignedBodyError, UncleanRequestError
+
+__all__ = ["Counts", "Guard", "SignedBodyError", "UncleanRequestError", "guard"]
+
+logger = logging.getLogger(__name__)
+
+# Beyond what any provider takes for one request (Anthropic 32 MB, Vertex 30 MB, Gemini and Bedrock 20 MB inline).
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+
+# Headers that are computed from the body before a transport sees it, and how their values begin where they are.
+_BODY_BOUND: Final = (
+    ("authorization", "AWS4-"),
+    ("content-digest", ""),
+    ("content-md5", ""),
+    ("digest", ""),
+)
+_LIBRARIES: Final = ("httpx", "httpx2")
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+    class _Transport(httpx.BaseTransport, httpx.AsyncBaseTransport, httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+        """For type checkers: a guard goes wherever one of the libraries takes a transport."""
+
+        def handle_request(self, request: Any) -> Any: ...
+        async def handle_async_request(self, request: Any) -> Any: ...
+else:
+    _Transport = object
+
+
+def _read_only(counts: Mapping[str, int]) -> Mapping[str, int]:
+    return MappingProxyType(dict(counts))
+
+
+@frozen
+class Counts:
+    """What a guard has seen since it was made.
+
+    Args:
+        requests: all requests that passed.
+        checked: requests with a body that was checked.
+        changed: requests that left with another body than they came with.
+        findings: findings by rule, repaired or not.
+        failed: rules that raised and were left out for a body, by rule.
+        unguarded: requests whose body left unchecked, by class (`latchguard.integrations.door.UNGUARDED`).
+    """
+
+    requests: int = 0
+    checked: int = 0
+    changed: int = 0
+    findings: Mapping[str, int] = field(factory=dict, converter=_read_only)
+    failed: Mapping[str, int] = field(factory=dict, converter=_read_only)
+    unguarded: Mapping[str, int] = field(factory=dict, converter=_read_only)
+
+
+@frozen
+class _Settings:
+    profile: str | Callable[[Any], str | None] | None
+    allow: str | Callable[[Any], str]
+    session: str | Callable[[Any], str | None] | None
+    mode: str
+    on_unclean: str
+    max_body_bytes: int
+
+
+def guard(
+    transport: Any = None,
+    *,
+    profile: str | Callable[[Any], str | None] | None = None,
+    allow: str | Callable[[Any], str] = "lossy",
+    session: str | Callable[[Any], str | None] | None = None,
+    mode: Literal["repair", "observe"] = "repair",
+    on_unclean: Literal["forward", "raise"] = "forward",
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> Guard:
+    """Put the guard around a transport of `httpx` or `httpx2`, sync or async.
+
+    Args:
+        transport: the transport that sends, with your limits, certificates and proxy (a `proxy` of the *client* makes
+            a transport of its own, which requests take instead); None for a default one of the library that the first
+            request comes from, which serves sync and async clients alike.
+        profile: as in `harden`, or a function that gives it for a request.
+        allow: as in `harden`, or a function that gives it for a request.
+        session: a label for the log, or a function that gives it for a request.
+        mode: `observe` counts and logs findings, changes nothing and raises nothing.
+        on_unclean: what to do with a body whose findings were not all repaired: `raise` sends nothing.
+        max_body_bytes: larger bodies, sent or decoded, leave unchecked; streamed ones are not held in memory beyond it.
+
+    Returns:
+        A transport for `Client(transport=...)` and `AsyncClient(transport=...)`; its `counts` tell what it saw.
+
+    Raises:
+        LatchguardError: an argument is invalid. While sending: `SignedBodyError` where a body needs a repair that its
+            signature forbids, `UncleanRequestError` under `on_unclean="raise"`; what your own functions raise passes.
+
+    Guarantees:
+        Bodies without a repair leave byte for byte. A fault of the check costs the check, never the request. Counters
+        are exact under threads and tasks. Closing the guard closes *transport*.
+    """
+    for name, value, known in (("mode", mode, ("repair", "observe")), ("on_unclean", on_unclean, ("forward", "raise"))):
+        if value not in known:
+            raise InvalidValueError(name, " or ".join(known), cut(value))
+    check_options(None if callable(profile) else profile, "lossy" if callable(allow) else allow)
+    if transport is not None and not any(hasattr(transport, name) for name in _HANDLERS.values()):
+        raise InvalidValueError("transport", "a transport of httpx or httpx2", type(transport).__name__)
+    settings = _Settings(profile, allow, session, mode, on_unclean, max_body_bytes)
+    return _guard_class(_library_of(type(transport)))(transport, settings)
+
+
+class Guard(_Transport):
+    """A transport that checks what passes it; `guard` makes one."""
+
+    def __init__(self, transport: Any, settings: _Settings) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._defaults: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._counters: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def counts(self) -> Counts:
+        """What passed so far: one consistent snapshot."""
+        with self._lock:
+            counters = dict(self._counters)
+        groups: dict[str, dict[str, int]] = {"total": {}, "findings": {}, "failed": {}, "unguarded": {}}
+        for (group, name), number in counters.items():
+            groups[group][name] = number
+        total = groups.pop("total")
+        return Counts(total.get("requests", 0), total.get("checked", 0), total.get("changed", 0), **groups)
+
+    def handle_request(self, request: Any) -> Any:
+        """Check *request*, send it or its repaired copy, give the response."""
+        sender = self._sender(request, "HTTPTransport")
+        endpoint = self._admit(request)
+        if endpoint is not None:
+            request, raw = _read(request, self._settings.max_body_bytes)
+            request = self._pass(request, endpoint, raw)
+        return sender.handle_request(request)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Check *request*, send it or its repaired copy, give the response."""
+        sender = self._sender(request, "AsyncHTTPTransport")
+        endpoint = self._admit(request)
+        if endpoint is not None:
+            request, raw = await _aread(request, self._settings.max_body_bytes)
+            request = self._pass(request, endpoint, raw)
+        return await sender.handle_async_request(request)
+
+    def _sender(self, request: Any, default: str) -> Any:
+        library = _library_of(type(request))
+        if library is None:
+            raise InvalidValueError("request", "a request of httpx or httpx2", type(request).__name__)
+        if self._transport is None:
+            with self._lock:
+                if default not in self._defaults:
+                    self._defaults[default] = getattr(sys.modules[library], default)()
+                sender = self._defaults[default]
+        else:
+            sender = self._transport
+        if not hasattr(sender, _HANDLERS[default]) or _library_of(type(sender)) not in (None, library):
+            expected = f"a transport of {library} with {_HANDLERS[default]}"
+            raise InvalidValueError("transport", expected, f"{type(sender).__module__}.{type(sender).__name__}")
+        return sender
+
+    def _admit(self, request: Any) -> Endpoint | None:
+        """Count the request; give the endpoint of one whose body is to be read."""
+        length = request.headers.get("content-length", "")
+        endpoint, unguarded = None, ""
+        if (length and length != "0") or "transfer-encoding" in request.headers:
+            endpoint = find_endpoint(request.url.path)
+            if request.headers.get("content-type", "").lower().startswith("multipart/"):
+                unguarded = "multipart"
+            elif endpoint is None:
+                unguarded = "other-path"
+            elif length.isdecimal() and int(length) > self._settings.max_body_bytes:
+                unguarded = "too-large"
+        with self._lock:
+            self._counters["total", "requests"] += 1
+        if unguarded:
+            self._leave(request, endpoint, unguarded)
+            return None
+        return endpoint
+
+    def _leave(self, request: Any, endpoint: Endpoint | None, unguarded: str) -> None:
+        with self._lock:
+            self._counters["unguarded", unguarded] += 1
+        level = logging.DEBUG if endpoint is None else logging.WARNING
+        logger.log(level, "request to %s left unguarded: %s", cut(request.url.path), unguarded)
+
+    def _pass(self, request: Any, endpoint: Endpoint, raw: bytes | None) -> Any:
+        """Give the request to send: *request* itself, or its repaired copy."""
+        if raw is None:
+            self._leave(request, endpoint, "too-large")
+            return request
+        settings = self._settings
+        passage = pass_body(
+            raw,
+            endpoint,
+            encodings=request.headers.get("content-encoding", ""),
+            limit_bytes=settings.max_body_bytes,
+            profile=_resolve(settings.profile, request),
+            allow=_resolve(settings.allow, request),
+            session=_resolve(settings.session, request),
+        )
+        if passage.unguarded is not None:
+            self._leave(request, endpoint, passage.unguarded)
+            return request
+        sent = passage.changed and settings.mode == "repair"
+        with self._lock:
+            self._counters["total", "checked"] += 1
+            self._counters["total", "changed"] += sent
+            self._counters.update(("findings", finding.rule) for finding in passage.findings)
+            self._counters.update(("failed", rule) for rule in passage.failed)
+        if settings.mode == "repair":
+            _refuse(request, passage, settings)
+        return _rebuild(request, passage.raw, _FRAMING) if sent else request
+
+    def __enter__(self) -> Self:
+        if self._transport is not None:
+            self._transport.__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._transport is not None:
+            self._transport.__exit__(*raised)
+        else:
+            self.close()
+
+    async def __aenter__(self) -> Self:
+        if self._transport is not None:
+            await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        if self._transport is not None:
+            await self._transport.__aexit__(*raised)
+        else:
+            await self.aclose()
+
+    def close(self) -> None:
+        """Close the transport of sync requests."""
+        sender = self._transport or self._defaults.pop("HTTPTransport", None)
+        if sender is not None:
+            sender.close()
+
+    async def aclose(self) -> None:
+        """Close the transport of async requests."""
+        sender = self._transport or self._defaults.pop("AsyncHTTPTransport", None)
+        if sender is not None:
+            await sender.aclose()
+
+
+# The default transport of a library, by what it must be able to do.
+_HANDLERS: Final = {"HTTPTransport": "handle_request", "AsyncHTTPTransport": "handle_async_request"}
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+
+
+def _library_of(made: type) -> str | None:
+    roots = (base.__module__.partition(".")[0] for base in made.__mro__)
+    return next((root for root in roots if root in _LIBRARIES), None)
+
+
+@functools.cache
+def _guard_class(library: str | None) -> type[Guard]:
+    """A guard around a library's transport is one itself: google-genai picks the library by the base class."""
+    if library is None:
+        return Guard
+    module = sys.modules[library]
+    return type("Guard", (Guard, module.BaseTransport, module.AsyncBaseTransport), {"__module__": __name__})
+
+
+def _resolve(option: T | Callable[[Any], T], request: Any) -> T:
+    return option(request) if callable(option) else option
+
+
+def _refuse(request: Any, passage: Passage, settings: _Settings) -> None:
+    if passage.changed:
+        for header, beginning in _BODY_BOUND:
+            if header in request.headers and request.headers[header].startswith(beginning):
+                raise SignedBodyError(request.url.path, header, passage.findings)
+    if not passage.clean and settings.on_unclean == "raise":
+        raise UncleanRequestError(request.url.path, tuple(each for each in passage.findings if not each.applied))
+
+
+def _rebuild(request: Any, content: Any, without: tuple[bytes, ...] = ()) -> Any:
+    """Copy *request* with another body, without the headers named."""
+    module: ModuleType = sys.modules[_library_of(type(request)) or ""]
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() not in without]
+    return module.Request(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
+
+
+def _loaded(request: Any) -> bytes | None:
+    module = sys.modules[_library_of(type(request)) or ""]
+    try:
+        content: bytes = request.content
+    except module.RequestNotRead:
+        return None
+    return content
+
+
+def _read(request: Any, limit_bytes: int) -> tuple[Any, bytes | None]:
+    """Give the body, and the request that still can send it; None for one over the limit."""
+    raw = _loaded(request)
+    if raw is not None:
+        return request, raw
+    chunks: list[bytes] = []
+    stream = iter(request.stream)
+    for chunk in stream:
+        chunks.append(chunk)
+        if (limit_bytes := limit_bytes - len(chunk)) < 0:
+            return _rebuild(request, itertools.chain(chunks, stream)), None
+    raw = b"".join(chunks)
+    return _rebuild(request, raw), raw
+
+
+async def _aread(request: Any, limit_bytes: int) -> tuple[Any, bytes | None]:
+    raw = _loaded(request)
+    if raw is not None:
+        return request, raw
+    chunks: list[bytes] = []
+    stream = aiter(request.stream)
+    async for chunk in stream:
+        chunks.append(chunk)
+        if (limit_bytes := limit_bytes - len(chunk)) < 0:
+            return _rebuild(request, _chain(chunks, stream)), None
+    raw = b"".join(chunks)
+    return _rebuild(request, raw), raw
+
+
+async def _chain(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+    async for chunk in rest:
+        yield chunk
