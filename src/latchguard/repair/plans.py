@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Final
+from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
+from latchguard.core.errors import LatchguardError
 from latchguard.core.findings import Finding, Repair
 from latchguard.core.jsonspans import Edit
 from latchguard.core.proof import MARKERS
+from latchguard.sources.limits import Limits
 
-__all__ = ["Limits", "Plan", "PlanOptions", "Step", "digest"]
-
-MEBIBYTE: Final = 2**20
+__all__ = ["Change", "Limits", "Plan", "PlanOptions", "SourceChangedError", "Step", "digest"]
 
 
 def digest(raw: bytes) -> str:
@@ -22,21 +22,17 @@ def digest(raw: bytes) -> str:
     return sha256(raw).hexdigest()
 
 
-@frozen
-class Limits:
-    """What a source may cost; over it a source is `too-large` and left alone.
+@define(repr=False, str=False, eq=False)
+class SourceChangedError(LatchguardError):
+    """The bytes are not those that the plan was made from; *expected* and *found* are their digests."""
 
-    Args:
-        file_bytes: of one file as it lies on the disk.
-        frame_bytes: of one decompressed frame.
-        depth: of JSON nesting, in levels.
-        nodes: JSON values in one document.
-    """
+    code: ClassVar[str] = "source-changed"
+    where: str
+    expected: str
+    found: str
 
-    file_bytes: int = 256 * MEBIBYTE
-    frame_bytes: int = 512 * MEBIBYTE
-    depth: int = 1000
-    nodes: int = 20_000_000
+    def __str__(self) -> str:
+        return f"{self.where}: the plan was made from other bytes ({self.expected[:12]}, found {self.found[:12]})"
 
 
 @frozen
@@ -56,6 +52,25 @@ class PlanOptions:
     skip: frozenset[str] = frozenset()
     markers: tuple[re.Pattern[str], ...] = MARKERS
     limits: Limits = field(factory=Limits)
+
+    def looks_at(self, rule: str) -> bool:
+        """Say whether findings of *rule* are asked for."""
+        return rule not in self.skip and (self.only is None or rule in self.only)
+
+
+@frozen
+class Change:
+    """A finding and what would repair it.
+
+    Args:
+        finding: what was found; not applied yet.
+        edits: the repair, at paths of the document; empty where there is none.
+        record: what goes to the session's quarantine with it, as JSON bytes.
+    """
+
+    finding: Finding
+    edits: tuple[Edit, ...] = ()
+    record: bytes | None = None
 
 
 @frozen
@@ -82,7 +97,7 @@ class Plan:
         session: the session's id, None where the document does not say.
         before: digest of the whole source bytes the plan was made from.
         steps: in order; empty where nothing is to be repaired, or may be.
-        findings: every finding, in document order; `applied` says whether a step repairs it.
+        findings: every finding, check after check, in stored order; `applied` says whether a step repairs it.
     """
 
     format: str

@@ -1,0 +1,139 @@
+"""Latches at rest: what each verdict changes in the bytes of a session file.
+
+1. A bound entry gains `identity` beside its ref and text; a map entry becomes `ref: {text, identity}`. Its container
+   keeps its type. An entry that moves takes its bytes along.
+2. A dropped entry moves to `state.latchguardQuarantine` with all it holds, its container's name and the reason.
+3. No entry moves to a ref where another of its class must stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from attrs import evolve
+
+from latchguard.core.findings import Finding, Repair, permits
+from latchguard.core.identity import Identity
+from latchguard.core.jsonspans import Edit, Insert, JsonSpans, Remove, Replace, edit_json, format_path
+from latchguard.core.jsontext import dump_json
+from latchguard.repair.bili_binding import Verdict, bind_latches
+from latchguard.repair.plans import Change, PlanOptions
+from latchguard.sources.bili import LATCH_FIELDS, BiliView
+
+__all__ = ["LATCH_WITHOUT_IDENTITY", "STALE_LATCH", "check_latches"]
+
+LATCH_WITHOUT_IDENTITY: Final = "latch-without-identity"
+STALE_LATCH: Final = "stale-latch"
+
+
+def check_latches(view: BiliView, spans: JsonSpans, options: PlanOptions) -> Iterator[Change]:
+    """Find the latches that have no identity or stand under a ref that is not their message's."""
+    verdicts = bind_latches(view, options.markers)
+    stuck = _find_stuck(verdicts, view, options)
+    for position, verdict in enumerate(verdicts):
+        change = _change(verdict, view, spans)
+        if change is not None:
+            yield evolve(change, edits=(), record=None) if position in stuck else change
+    for fault in view.faults:
+        if fault.path[len(view.root) + 1] in LATCH_FIELDS:
+            finding = Finding(LATCH_WITHOUT_IDENTITY, format_path(fault.path), Repair.DETECT, applied=False)
+            yield Change(evolve(finding, before=fault.found, note=f"expected {fault.expected}"))
+
+
+def _change(verdict: Verdict, view: BiliView, spans: JsonSpans) -> Change | None:
+    latch, holder, target = verdict.latch, verdict.holder, verdict.target
+    before = {
+        "latch": latch.container,
+        "ref": latch.ref,
+        "text": latch.text,
+        "message": holder.id if holder else None,
+        "kind": str(holder.kind) if holder else None,
+    }
+    finding = Finding(
+        STALE_LATCH,
+        format_path(latch.path),
+        Repair.LOSSLESS,
+        applied=False,
+        before=before,
+        note=verdict.note,
+        tool_name=holder.tool_name if holder else None,
+    )
+    if verdict.reason:
+        finding = evolve(finding, repair=Repair.PLACEHOLDER, after={"reason": str(verdict.reason)})
+        return Change(finding, (Remove(latch.path),), _quarantine_record(verdict, spans))
+    if verdict.surplus:
+        return Change(evolve(finding, note="another latch of its message shows the same text"), (Remove(latch.path),))
+    if target is None or verdict.identity is None:
+        detect = evolve(finding, rule=LATCH_WITHOUT_IDENTITY, repair=Repair.DETECT)
+        return Change(detect) if verdict.note else None
+    ref = view.refs.own_ref(target.id) or latch.ref
+    if ref == latch.ref and verdict.identity == latch.identity:
+        return None
+    after = {"ref": ref, "message": target.id, "identity": _dump_identity(verdict.identity)}
+    stale = ref != latch.ref or latch.identity is not None
+    finding = evolve(finding, rule=STALE_LATCH if stale else LATCH_WITHOUT_IDENTITY, after=after)
+    return Change(finding, tuple(_bind(verdict, ref, _dump_identity(verdict.identity), spans)))
+
+
+def _bind(verdict: Verdict, ref: str, identity: dict[str, Any], spans: JsonSpans) -> Iterator[Edit]:
+    """Give the edits that put an entry under *ref* with *identity*."""
+    latch = verdict.latch
+    stamp: Edit = Insert(latch.path, dump_json(identity), "identity")
+    if latch.has_identity:
+        stamp = Replace((*latch.path, "identity"), dump_json(identity))
+    if not latch.keyed:
+        if ref != latch.ref:
+            yield Replace((*latch.path, "ref"), dump_json(ref))
+        yield stamp
+    elif ref == latch.ref and isinstance(latch.value, dict):
+        yield stamp
+    else:
+        value = _entry_object(verdict, spans)
+        value = edit_json(value, [evolve(stamp, path=stamp.path[len(latch.path) :])])
+        if ref == latch.ref:
+            yield Replace(latch.path, value)
+        else:
+            yield Remove(latch.path)
+            yield Insert(latch.path[:-1], value, ref)
+
+
+def _entry_object(verdict: Verdict, spans: JsonSpans) -> bytes:
+    """Give the bytes of an entry as an object; a bare text becomes `{text}`."""
+    start, end = spans.span(verdict.latch.path)
+    value = spans.raw[start:end]
+    return value if isinstance(verdict.latch.value, dict) else b'{"text":' + value + b"}"
+
+
+def _quarantine_record(verdict: Verdict, spans: JsonSpans) -> bytes:
+    latch = verdict.latch
+    added = {"latch": latch.container, "reason": str(verdict.reason)}
+    if latch.keyed:
+        added["ref"] = latch.ref
+    return edit_json(_entry_object(verdict, spans), [Insert((), dump_json(value), key) for key, value in added.items()])
+
+
+def _dump_identity(identity: Identity) -> dict[str, Any]:
+    return {"hash": identity.hash, "role": str(identity.role), "kind": str(identity.kind)}
+
+
+def _find_stuck(verdicts: list[Verdict], view: BiliView, options: PlanOptions) -> set[int]:
+    """Find the entries that cannot move since another of their class stays where they belong."""
+    leaves = permits(options.allow, Repair.PLACEHOLDER)
+    stays = {
+        (name, key) for name in LATCH_FIELDS if isinstance(container := view.state.get(name), dict) for key in container
+    } - {(verdict.latch.container, verdict.latch.ref) for verdict in verdicts}
+    moves: dict[int, str] = {}
+    for position, verdict in enumerate(verdicts):
+        ref = view.refs.own_ref(verdict.target.id) if verdict.target else None
+        if ref is not None and ref != verdict.latch.ref and not verdict.surplus:
+            moves[position] = ref
+        elif not verdict.surplus and not (verdict.reason and leaves):
+            stays.add((verdict.latch.container, verdict.latch.ref))
+    stuck: set[int] = set()
+    while found := {
+        position for position in moves.keys() - stuck if (verdicts[position].latch.container, moves[position]) in stays
+    }:
+        stuck |= found
+        stays |= {(verdicts[position].latch.container, verdicts[position].latch.ref) for position in found}
+    return stuck

@@ -1,0 +1,1 @@
+"""Formats at rest: where sessions are stored, as bytes in and values out."""

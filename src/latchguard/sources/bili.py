@@ -1,0 +1,352 @@
+"""Session files of a context-compression proxy, as a typed view of their JSON (docs/bili.md).
+
+1. An envelope `{version, savedAt, id, payload}`, or the flat record that came before it.
+2. `state.messageRefs` joins message ids and refs: `byRaw` id -> ref, `byRef` ref -> id. By design `byRaw` also holds
+   `BLOCKED` for protected messages, the id `bili:ref-floor`, and ids of messages that were edited away.
+3. Latches stand in `state.emergencyTruncateLatch` and `state.viewLatch`: a list of `{ref, text}`, or a map ref -> text
+   (after a repair: ref -> `{text, identity}`).
+4. `messages` is often the tail only. `pluginSnapshot` holds further messages, some of them copies under other ids.
+5. What has the wrong type is left out of the view and listed as a fault; nothing here raises but `load_bili`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from latchguard.core.errors import InvalidValueError, cut
+from latchguard.core.identity import Identity, hash_fields, to_wtf8
+from latchguard.core.jsonspans import Path
+from latchguard.core.latches import EmergencyTruncateLatch, Latch, ViewLatch, latch_order
+from latchguard.core.message import Kind, Message, Role
+from latchguard.core.refs import BLOCKED, RefMap, ref_number
+from latchguard.core.state import ConversationState
+from latchguard.sources.errors import NoSessionError
+from latchguard.sources.framing import unframe
+from latchguard.sources.limits import Limits
+from latchguard.sources.reading import read_json
+
+__all__ = [
+    "LATCH_FIELDS",
+    "QUARANTINE",
+    "BiliLatch",
+    "BiliMessage",
+    "BiliRefs",
+    "BiliSession",
+    "BiliView",
+    "Fault",
+    "hashes_to_id",
+    "is_kernel_id",
+    "is_session",
+    "load_bili",
+    "view_session",
+]
+
+CLIPS: Final = "emergencyTruncateLatch"
+VIEWS: Final = "viewLatch"
+LATCH_FIELDS: Final = (VIEWS, CLIPS)  # a clip may be proven by a view, so views come first
+QUARANTINE: Final = "latchguardQuarantine"
+_FLOOR: Final = "bili:ref-floor"
+_KERNEL_ID: Final = re.compile(r"(h_[0-9a-f]{16})(?:_[0-9]+)?", re.ASCII)
+_HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_KINDS: Final = {str(kind): kind for kind in Kind}
+_ROLES: Final = {str(role): role for role in Role}
+
+
+@frozen
+class BiliMessage:
+    """A stored message and where it stands; `stored` is the JSON object itself."""
+
+    message: Message
+    path: Path
+    stored: Mapping[str, Any] = field(eq=False, repr=False)
+
+
+@frozen
+class BiliLatch:
+    """A stored latch.
+
+    Args:
+        container: name of the list or map it stands in.
+        path: of its entry.
+        ref: the ref it names.
+        text: what it shows.
+        value: the entry's JSON value: an object, or the text itself in a map.
+        keyed: whether it stands in a map, under its ref.
+        identity: what it says it was made for, where it says so in the right form.
+    """
+
+    container: str
+    path: Path
+    ref: str
+    text: str = field(repr=False)
+    value: Any = field(eq=False, repr=False)
+    keyed: bool
+    identity: Identity | None
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether there is a member `identity`, of whatever form."""
+        return isinstance(self.value, dict) and "identity" in self.value
+
+
+@frozen
+class Fault:
+    """Something of the wrong type, left out of the view."""
+
+    path: Path
+    expected: str
+    found: str
+
+
+@frozen
+class BiliRefs:
+    """The ref map as it is stored; `readable` is False where it is missing or of the wrong type."""
+
+    by_id: Mapping[str, str]
+    by_ref: Mapping[str, str]
+    readable: bool
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Every ref that the map knows, the floor's aside: that is a count, no message's ref."""
+        return frozenset(self.by_ref) | {ref for key, ref in self.by_id.items() if key != _FLOOR}
+
+    def own_ref(self, message_id: str) -> str | None:
+        """Give the ref that *message_id* holds alone, both directions agreeing; None where there is none."""
+        ref = self.by_id.get(message_id, BLOCKED)
+        return ref if ref_number(ref) and self.by_ref.get(ref) == message_id else None
+
+
+@frozen
+class BiliView:
+    """A typed view of one session document.
+
+    Args:
+        session: the session's id, None where the document does not say.
+        root: path of the record that holds `state` and `messages`.
+        state: the state object.
+        refs: the ref map.
+        messages: what could be read of `messages`, then of `pluginSnapshot` what the ref map knows under an id of its
+            own: the messages that may hold a latch.
+        copies: all readable messages of both lists.
+        latches: views before clips, each in stored order.
+        faults: what could not be read.
+        unreadable: ids of messages that could not be read.
+    """
+
+    session: str | None
+    root: Path
+    state: Mapping[str, Any] = field(repr=False)
+    refs: BiliRefs = field(repr=False)
+    messages: tuple[BiliMessage, ...] = field(repr=False)
+    copies: tuple[BiliMessage, ...] = field(repr=False)
+    latches: tuple[BiliLatch, ...]
+    faults: tuple[Fault, ...]
+    unreadable: frozenset[str]
+
+
+@frozen
+class BiliSession:
+    """A stored session in the core's words.
+
+    Args:
+        session: its id, None where the document does not say.
+        messages: the stored messages, oldest first.
+        state: refs, and the latches that have an identity.
+        without_identity: the latches that have none: no replay applies them.
+    """
+
+    session: str | None
+    messages: tuple[Message, ...]
+    state: ConversationState
+    without_identity: tuple[BiliLatch, ...]
+
+
+def is_session(document: Any) -> bool:
+    """Say whether a JSON document has the shape of a session of this format."""
+    state = _record(document)[1].get("state")
+    return isinstance(state, dict) and ("messageRefs" in state or "blocks" in state)
+
+
+def view_session(document: Any) -> BiliView:
+    """Give the typed view of a session document.
+
+    Raises:
+        NoSessionError: there is no object `state` where one belongs.
+    """
+    root, record = _record(document)
+    state = record.get("state")
+    if not isinstance(state, dict):
+        raise NoSessionError(
+            "$.payload.state" if root else "$.state", "a session's state object", cut(state if record else document)
+        )
+    faults: list[Fault] = []
+    unreadable: set[str] = set()
+    refs = _view_refs(state, (*root, "state"), faults)
+    copies = tuple(_view_messages(record, root, unreadable))
+    return BiliView(
+        session=next((key for key in (record.get("id"), document.get("id")) if isinstance(key, str)), None),
+        root=root,
+        state=state,
+        refs=refs,
+        messages=_holders(copies, refs),
+        copies=copies,
+        latches=tuple(_view_latches(state, (*root, "state"), faults)),
+        faults=tuple(faults),
+        unreadable=frozenset(unreadable),
+    )
+
+
+def load_bili(raw: bytes, limits: Limits | None = None) -> BiliSession:
+    """Read a session file into messages and state, to replay and check it with the public functions.
+
+    Args:
+        raw: the bytes of the file, framed or not.
+        limits: what it may cost.
+
+    Returns:
+        The session; `replay(session.messages, session.state)` gives what a reader that checks identities shows.
+
+    Raises:
+        SourceError: the bytes hold no session that can be read; the leaf says why.
+        DuplicateMessageError: never here, but from `replay` where two messages share an id.
+    """
+    limits = limits or Limits()
+    view = view_session(read_json(unframe(raw, limits).body, limits))
+    by_id = {}
+    for entry in view.messages:
+        ref = view.refs.by_id.get(entry.message.id)
+        if ref == BLOCKED or (ref is not None and ref == view.refs.own_ref(entry.message.id)):
+            by_id[entry.message.id] = ref
+    cursor = 1 + max((ref_number(ref) or 0 for ref in view.refs.by_id.values()), default=0)
+    messages = {entry.message.id: entry.message for entry in view.messages}
+    owners = {ref: messages[key] for key, ref in by_id.items() if ref != BLOCKED}
+    bound = [_bind(latch, owners) for latch in view.latches if latch.identity]
+    return BiliSession(
+        session=view.session,
+        messages=tuple(entry.message for entry in view.messages),
+        state=ConversationState(refs=RefMap.of(by_id, cursor), latches=tuple(sorted(bound, key=latch_order))),
+        without_identity=tuple(latch for latch in view.latches if not latch.identity),
+    )
+
+
+def _bind(latch: BiliLatch, owners: Mapping[str, Message]) -> Latch:
+    holder, identity = owners.get(latch.ref), latch.identity
+    if identity is None:
+        raise InvalidValueError("latch.identity", "an identity", "none")
+    name, call = (holder.tool_name, holder.tool_call_id) if holder else (None, None)
+    shown = hash_fields(name, call, latch.text)
+    if latch.container == CLIPS:
+        return EmergencyTruncateLatch(latch.ref, identity, shown, latch.text)
+    view = latch.value.get("view")
+    return ViewLatch(latch.ref, identity, shown, latch.text, view if isinstance(view, str) else "view")
+
+
+def _record(document: Any) -> tuple[Path, dict[str, Any]]:
+    """Give the record inside an envelope, or the flat one; empty where there is neither."""
+    if not isinstance(document, dict):
+        return (), {}
+    payload = document.get("payload")
+    return (("payload",), payload) if isinstance(payload, dict) and "state" not in document else ((), document)
+
+
+def _view_refs(state: Mapping[str, Any], path: Path, faults: list[Fault]) -> BiliRefs:
+    stored = state.get("messageRefs")
+    maps = [found for name in ("byRaw", "byRef") if isinstance(found := _member(stored, name), dict)]
+    if len(maps) < 2:  # noqa: PLR2004  # both directions
+        faults.append(Fault((*path, "messageRefs"), "{byRaw: {id: ref}, byRef: {ref: id}}", cut(stored)))
+        return BiliRefs({}, {}, readable=False)
+    views: list[dict[str, str]] = []
+    for name, found in zip(("byRaw", "byRef"), maps, strict=True):
+        views.append({key: value for key, value in found.items() if isinstance(value, str)})
+        for key, value in found.items():
+            if not isinstance(value, str):
+                faults.append(Fault((*path, "messageRefs", name, key), "a string", cut(value)))
+    return BiliRefs(views[0], views[1], readable=True)
+
+
+def _member(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _view_messages(record: Mapping[str, Any], root: Path, unreadable: set[str]) -> Iterator[BiliMessage]:
+    for name in ("messages", "pluginSnapshot"):
+        stored = record.get(name)
+        for position, value in enumerate(stored if isinstance(stored, list) else ()):
+            message = _read_message(value)
+            if message:
+                yield BiliMessage(message, (*root, name, position), value)
+            elif isinstance(value, dict) and isinstance(value.get("id"), str):
+                unreadable.add(value["id"])
+
+
+def _read_message(value: Any) -> Message | None:
+    if not isinstance(value, dict):
+        return None
+    text, name, call = (value.get(key) for key in ("text", "toolName", "toolCallId"))
+    role, content = value.get("role"), value.get("contentType")
+    if not isinstance(value.get("id"), str) or not isinstance(role, str) or role not in _ROLES:
+        return None
+    if not isinstance(content, str) or not all(found is None or isinstance(found, str) for found in (text, name, call)):
+        return None
+    kind = _KINDS.get(content, Kind.OTHER)
+    return Message(value["id"], _ROLES[role], kind, text or "", name if kind is Kind.TOOL_CALL else None, call)
+
+
+def _holders(copies: tuple[BiliMessage, ...], refs: BiliRefs) -> tuple[BiliMessage, ...]:
+    """Give each message once; two that differ under one id are both kept, so that neither passes for the holder."""
+    stored = {entry.message: entry for entry in reversed(copies) if entry.path[-2] == "messages"}
+    ids = {message.id for message in stored}
+    extra = {
+        entry.message: entry
+        for entry in reversed(copies)
+        if entry.path[-2] != "messages" and entry.message.id not in ids and entry.message.id in refs.by_id
+    }
+    return (*reversed(stored.values()), *reversed(extra.values()))
+
+
+def _view_latches(state: Mapping[str, Any], path: Path, faults: list[Fault]) -> Iterator[BiliLatch]:
+    for name in LATCH_FIELDS:
+        stored = state.get(name)
+        if isinstance(stored, dict):
+            entries = [((*path, name, ref), ref, value) for ref, value in stored.items()]
+        elif isinstance(stored, list):
+            entries = [((*path, name, position), _member(value, "ref"), value) for position, value in enumerate(stored)]
+        else:
+            entries = []
+            if stored is not None:
+                faults.append(Fault((*path, name), "a list of {ref, text} or a map ref -> text", cut(stored)))
+        for place, ref, value in entries:
+            keyed = isinstance(stored, dict)
+            text = value.get("text") if isinstance(value, dict) else value if keyed else None
+            if isinstance(ref, str) and isinstance(text, str):
+                yield BiliLatch(name, place, ref, text, value, keyed, _read_identity(value))
+            else:
+                faults.append(Fault(place, "a latch: its ref and its text", cut(value)))
+
+
+def _read_identity(value: Any) -> Identity | None:
+    stored = _member(value, "identity")
+    if not isinstance(stored, dict):
+        return None
+    found, role, kind = stored.get("hash"), stored.get("role"), stored.get("kind")
+    if not (isinstance(found, str) and _HASH.fullmatch(found) and isinstance(role, str) and isinstance(kind, str)):
+        return None
+    return Identity(found, _ROLES[role], _KINDS[kind]) if role in _ROLES and kind in _KINDS else None
+
+
+def is_kernel_id(message_id: str) -> bool:
+    """Say whether an id is one that the kernel derives from content."""
+    return _KERNEL_ID.fullmatch(message_id) is not None
+
+
+def hashes_to_id(stored: Mapping[str, Any], text: str) -> bool:
+    """Say whether a stored message with *text* as its text hashes to its own id, twins' suffix aside."""
+    match = _KERNEL_ID.fullmatch(stored["id"])
+    parts = (*(stored.get(key) or "" for key in ("role", "contentType", "toolCallId", "toolName")), text)
+    return match is not None and match[1] == "h_" + sha256(to_wtf8("|".join(parts))).hexdigest()[:16]
