@@ -1,1 +1,7 @@
 """Wires: request bodies of the providers as messages, and back."""
+
+from latchguard.wire.detect import detect_wire, require_wire
+from latchguard.wire.parsing import Frame, Parsed, parse
+from latchguard.wire.rendering import Rendered, render, render_checked
+
+__all__ = ["Frame", "Parsed", "Rendered", "detect_wire", "parse", "render", "render_checked", "require_wire"]
