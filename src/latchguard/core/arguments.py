@@ -34,8 +34,8 @@ def decode_arguments(
     Guarantees:
         Pure; never raises anything else, whatever *raw* holds.
     """
-    if max_depth < 1 or non_object not in ("wrap", "raise"):
-        found = f"max_depth={max_depth!r}, non_object={non_object!r}"
+    if not isinstance(max_depth, int) or max_depth < 1 or non_object not in ("wrap", "raise"):
+        found = f"max_depth={cut(max_depth)}, non_object={cut(non_object)}"
         raise ArgumentsError("max_depth >= 1 and non_object 'wrap' or 'raise'", found)
     if raw is None or raw == "":
         return None

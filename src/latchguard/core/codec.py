@@ -4,14 +4,15 @@
    "ref", "identity"?}], "latches": [...], "quarantine": [{"latch", "reason"}]}`; a latch is `{"class":
    "emergency-truncate" | "view", "ref", "identity": {"hash", "role", "kind"}, "shown", "text", "view"?}`.
 2. Nothing is coerced: a number is no string, a string is no list, null is no text. Every error carries its path.
-3. Fields this release does not know are carried through, in the state, its latches and its drops; a higher `schema`
-   is refused, since what it means cannot be known.
-4. `load_state(dump_state(x)) == x`, and equal states give equal bytes.
+3. Fields this release does not know are carried through, in the state, its messages, latches and drops; not in an
+   identity, which is these three fields and no other. A higher `schema` is refused, since what it means cannot be
+   known.
+4. `load_state(dump_state(x)) == x`, and a state gives the same bytes in every process.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
@@ -23,10 +24,10 @@ from cattrs import BaseValidationError, Converter, transform_error
 from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.gen import make_dict_structure_fn, override
 
-from latchguard.core.errors import InvalidValueError, StateVersionError, cut
-from latchguard.core.identity import Identity
+from latchguard.core.errors import InvalidValueError, StateVersionError, check_type, cut
+from latchguard.core.identity import Identity, join_halves
 from latchguard.core.jsontext import dump_json, load_json
-from latchguard.core.latches import Drop, EmergencyTruncateLatch, Latch, ViewLatch, latch_order
+from latchguard.core.latches import Drop, EmergencyTruncateLatch, Latch, ViewLatch, check_hash, latch_order
 from latchguard.core.message import Kind, Role
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, RefMap, ref_number
@@ -36,7 +37,6 @@ __all__ = ["SCHEMA", "dump_state", "load_state", "strict_converter", "structure"
 
 SCHEMA: Final = 1
 _FORMAT: Final = "latchguard-state"
-_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _T = TypeVar("_T")
 _Hook: TypeAlias = Callable[[Any, Any], Any]
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -47,6 +47,7 @@ class _Entry:
     id: str
     ref: str
     identity: Identity | None = None
+    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True)
 
 
 @frozen
@@ -63,15 +64,22 @@ class _Document:
 
 
 def dump_state(state: ConversationState) -> bytes:
-    """Serialise *state* to compact UTF-8 JSON. Pure; equal states give equal bytes, in every process."""
-    identities = state.identities
+    """Serialise *state* to compact UTF-8 JSON.
+
+    Raises:
+        InvalidValueError: *state* is no state, or holds in `extra` what JSON cannot.
+
+    Guarantees:
+        Pure; the same bytes in every process.
+    """
+    check_type(state, ConversationState, "state", "a ConversationState")
     document = {
         "format": _FORMAT,
         "schema": SCHEMA,
         "version": state.version,
         "epoch": state.epoch,
         "cursor": state.refs.cursor,
-        "messages": [_dump_entry(key, ref, identities.get(key)) for key, ref in state.refs.items()],
+        "messages": [_dump_entry(state, message_id) for message_id in state.refs],
         "latches": [dump_latch(latch) for latch in state.latches],
         "quarantine": [
             {"latch": dump_latch(drop.latch), "reason": drop.reason, **drop.extra} for drop in state.quarantine
@@ -87,14 +95,20 @@ def load_state(raw: bytes | str) -> ConversationState:
     Raises:
         InvalidValueError: *raw* is no JSON, or a field has the wrong type or form; the path says which.
         StateVersionError: the state is of a newer schema.
+
+    Guarantees:
+        Pure; nothing but these errors, whatever *raw* holds.
     """
-    text = decode_utf8(raw) if isinstance(raw, bytes) else raw
+    check_type(raw, bytes | str, "$", "JSON as bytes or a string")
+    text = decode_utf8(raw) if isinstance(raw, bytes) else join_halves(raw)
     try:
         document = load_json(text)
     except ValueError as error:
         raise InvalidValueError("$", "a JSON object, as dump_state writes it", cut(raw)) from error
-    if isinstance(document, dict) and type(schema := document.get("schema")) is int and schema > SCHEMA:
-        raise StateVersionError("$.schema", SCHEMA, schema)
+    if isinstance(document, dict) and document.get("format") == _FORMAT:
+        schema = document.get("schema")
+        if type(schema) is int and schema > SCHEMA:
+            raise StateVersionError("$.schema", SCHEMA, schema)
     return _to_state(structure(document, _Document))
 
 
@@ -124,11 +138,11 @@ def _dump_identity(identity: Identity) -> dict[str, Any]:
     return {"hash": identity.hash, "role": identity.role, "kind": identity.kind}
 
 
-def _dump_entry(message_id: str, ref: str, identity: Identity | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"id": message_id, "ref": ref}
-    if identity is not None:
+def _dump_entry(state: ConversationState, message_id: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": message_id, "ref": state.refs[message_id]}
+    if (identity := state.identities.get(message_id)) is not None:
         entry["identity"] = _dump_identity(identity)
-    return entry
+    return {**entry, **state.entry_extra.get(message_id, _NOTHING)}
 
 
 def structure(value: Any, wanted: type[_T]) -> _T:
@@ -139,13 +153,11 @@ def structure(value: Any, wanted: type[_T]) -> _T:
     """
     try:
         return strict_converter().structure(value, wanted)
-    except InvalidValueError:
-        raise
     except BaseValidationError as error:
         text = transform_error(error, "$", _format_error)[0]
         problem, _, path = text.rpartition(" @ ")
-        expected, _, found = problem.partition("\n")
-        raise InvalidValueError(path, expected, found) from error
+        below, expected, found = problem.split("\n")
+        raise InvalidValueError(path + below, expected, found) from error
     except _MismatchError as error:
         raise InvalidValueError("$", error.expected, cut(error.found)) from error
 
@@ -157,12 +169,15 @@ class _MismatchError(ValueError):
 
 
 def _format_error(error: BaseException, _: type | None) -> str:
+    """Give three lines: the path below the one that cattrs knows, the expected, the found."""
     if isinstance(error, _MismatchError):
-        return f"{error.expected}\n{cut(error.found)}"
+        return f"\n{error.expected}\n{cut(error.found)}"
+    if isinstance(error, InvalidValueError):  # a latch checked itself
+        return f".{error.path}\n{error.expected}\n{error.found}"
     if isinstance(error, KeyError):
-        return f"the field {error.args[0]!r}\nnone"
+        return f"\nthe field {error.args[0]!r}\nnone"
     extra = sorted(getattr(error, "extra_fields", ()))
-    return f"known fields\n{cut(', '.join(extra) or str(error), 200)}"
+    return f"\nknown fields\n{cut(', '.join(extra) or str(error), 200)}"
 
 
 @cache
@@ -222,9 +237,18 @@ def _class_hook(cls: type[Any], converter: Converter) -> _Hook:
     def hook(value: Any, wanted: Any) -> Any:
         unknown = {key: found for key, found in value.items() if key not in names or key == "extra"}
         made = inner(value, wanted)
-        return evolve(made, extra=unknown) if unknown else made
+        return evolve(made, extra=_storable(unknown)) if unknown else made
 
     return _typed(dict, "an object", hook)
+
+
+def _storable(unknown: dict[str, Any]) -> dict[str, Any]:
+    """Refuse unknown fields that could not be written back: a number beyond a double, nesting without end."""
+    try:
+        json.dumps(unknown, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise _MismatchError("unknown fields that JSON can carry on", unknown) from error
+    return unknown
 
 
 def _structure_latch(value: Any, _: Any) -> Latch:
@@ -245,20 +269,17 @@ def _to_state(document: _Document) -> ConversationState:
     """Check what types cannot say: the format, the ref map, the hashes, one latch of a class per ref."""
     if document.format != _FORMAT:
         raise InvalidValueError("$.format", _FORMAT, cut(document.format))
-    for name in ("version", "epoch"):
-        if (count := getattr(document, name)) < 0:
-            raise InvalidValueError(f"$.{name}", "a count from 0 on", str(count))
+    for name, least in (("schema", SCHEMA), ("version", 0), ("epoch", 0), ("cursor", 1)):
+        if (count := getattr(document, name)) < least:
+            raise InvalidValueError(f"$.{name}", f"a number from {least} on", str(count))
     refs = _to_refs(document)
     for position, entry in enumerate(document.messages):
         if entry.identity is not None:
-            _check_hash(entry.identity.hash, f"$.messages[{position}].identity.hash")
+            check_hash(entry.identity.hash, f"$.messages[{position}].identity.hash")
     seen: dict[tuple[str, str], int] = {}
     for position, latch in enumerate(document.latches):
-        _check_latch(latch, f"$.latches[{position}]")
         if seen.setdefault((latch.ref, type(latch).__name__), position) != position and latch.ref != BLOCKED:
             raise InvalidValueError(f"$.latches[{position}].ref", "one latch of each class per ref", latch.ref)
-    for position, drop in enumerate(document.quarantine):
-        _check_latch(drop.latch, f"$.quarantine[{position}].latch")
     return ConversationState(
         refs=refs,
         identities={entry.id: entry.identity for entry in document.messages if entry.identity is not None},
@@ -266,6 +287,7 @@ def _to_state(document: _Document) -> ConversationState:
         quarantine=tuple(document.quarantine),
         version=document.version,
         epoch=document.epoch,
+        entry_extra={entry.id: entry.extra for entry in document.messages if entry.extra},
         extra=document.extra,
     )
 
@@ -284,20 +306,6 @@ def _to_refs(document: _Document) -> RefMap:
             raise InvalidValueError(f"{path}.ref", f"a ref of its own, not that of $.messages[{owner}]", entry.ref)
         if entry.id in by_id:
             raise InvalidValueError(f"{path}.id", "a message id of its own", cut(entry.id))
-        check_id(entry.id)
+        check_id(entry.id, f"{path}.id")
         by_id[entry.id] = entry.ref
-    if document.cursor < 1:
-        raise InvalidValueError("$.cursor", "a ref number from 1 on", str(document.cursor))
     return RefMap.of(by_id, document.cursor)
-
-
-def _check_latch(latch: Latch, path: str) -> None:
-    if ref_number(latch.ref) is None and latch.ref != BLOCKED:
-        raise InvalidValueError(f"{path}.ref", "a ref (m00001, ...) or BLOCKED", cut(latch.ref))
-    _check_hash(latch.identity.hash, f"{path}.identity.hash")
-    _check_hash(latch.shown, f"{path}.shown")
-
-
-def _check_hash(found: str, path: str) -> None:
-    if not _HASH.fullmatch(found):
-        raise InvalidValueError(path, "64 lower-case hex digits", cut(found))

@@ -7,7 +7,9 @@ read at all, for lost races and for stores that failed.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import reprlib
+from types import UnionType
+from typing import ClassVar, Final
 
 from attrs import define
 
@@ -19,12 +21,14 @@ __all__ = [
     "InvalidValueError",
     "LatchError",
     "LatchguardError",
+    "MissingPathError",
     "NumberingError",
     "ProfileConflictError",
     "StateVersionError",
     "UnknownMessageError",
     "UnknownProfileError",
     "WireUndecidedError",
+    "check_type",
     "cut",
 ]
 
@@ -33,8 +37,31 @@ SHOWN_CHARACTERS = 64
 
 def cut(value: object, limit: int = SHOWN_CHARACTERS) -> str:
     """Give the ASCII `repr` of *value*, cut to *limit* characters: safe for a terminal, a log and an error."""
-    text = ascii(value[: limit + 1] if isinstance(value, str | bytes) else value)
+    if isinstance(value, str | bytes):
+        text = ascii(value[: limit + 1])
+    else:
+        try:
+            text = _BOUNDED.repr(value)
+        except ValueError:  # an integer with more digits than Python will print
+            text = f"<{type(value).__name__}>"
+        text = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+# Looks two levels deep and at a few items each: what was found may be huge, nested without end, or fail in `repr`.
+_BOUNDED: Final = reprlib.Repr()
+_BOUNDED.maxlevel = 2
+_BOUNDED.maxstring = _BOUNDED.maxother = SHOWN_CHARACTERS
+
+
+def check_type(value: object, wanted: type | UnionType, path: str, expected: str) -> None:
+    """Refuse a *value* at a border that is no *wanted*.
+
+    Raises:
+        InvalidValueError: it is not; *path* and *expected* go into the error.
+    """
+    if not isinstance(value, wanted):
+        raise InvalidValueError(path, expected, cut(value))
 
 
 class LatchguardError(Exception):
@@ -57,6 +84,18 @@ class InvalidValueError(LatchguardError):
 
     def __str__(self) -> str:
         return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+@define(repr=False, str=False, eq=False)
+class MissingPathError(LatchguardError, KeyError):
+    """A JSON path that leads nowhere."""
+
+    code: ClassVar[str] = "missing-path"
+    path: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, found nothing"
 
 
 @define(repr=False, str=False, eq=False)

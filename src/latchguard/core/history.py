@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
-from latchguard.core.errors import DuplicateMessageError
+from latchguard.core.errors import DuplicateMessageError, InvalidValueError, check_type, cut
 from latchguard.core.message import Message
 
-__all__ = ["History", "index_messages"]
+__all__ = ["History", "index_messages", "positions_of", "to_messages"]
 
 
-def index_messages(messages: Iterable[Message], start: int = 0) -> dict[str, int]:
+def index_messages(messages: Sequence[Message], start: int = 0) -> dict[str, int]:
     """Give message id -> position.
 
     Raises:
         DuplicateMessageError: two messages share an id.
+        InvalidValueError: something in *messages* is no `Message`.
     """
+    if not all(issubclass(found, Message) for found in set(map(type, messages))):
+        position = next(place for place, found in enumerate(messages) if not isinstance(found, Message))
+        raise InvalidValueError(f"messages[{start + position}]", "a Message", cut(messages[position]))
     ids = [message.id for message in messages]
     index = {message_id: position for position, message_id in enumerate(ids, start)}
     if len(index) < len(ids):
@@ -27,17 +31,45 @@ def index_messages(messages: Iterable[Message], start: int = 0) -> dict[str, int
     return index
 
 
+def to_messages(messages: object) -> list[Message]:
+    """Give *messages*, any iterable, as a list.
+
+    Raises:
+        InvalidValueError: it is none.
+    """
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise InvalidValueError("messages", "messages, oldest first", cut(messages))
+    return list(messages)
+
+
+def positions_of(messages: Sequence[Message]) -> Mapping[str, int]:
+    """Give message id -> position; a `History` is not indexed again.
+
+    Raises:
+        DuplicateMessageError: two messages share an id.
+        InvalidValueError: *messages* is no sequence of messages.
+    """
+    if isinstance(messages, History):
+        return messages.positions
+    check_type(messages, Sequence, "messages", "a sequence of messages")
+    return index_messages(messages)
+
+
 class History(Sequence[Message]):
     """Messages, oldest first, indexed once and extended in place: replay on it costs what the latches cost.
 
     Raises:
-        DuplicateMessageError: two messages share an id; a failed `extend` leaves the history as it was.
+        DuplicateMessageError: two messages share an id.
+        InvalidValueError: something is no `Message`.
+
+    Guarantees:
+        A failed `append` or `extend` leaves the history as it was.
     """
 
     __slots__ = ("_index", "_messages")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages = list(messages)
+        self._messages = to_messages(messages)
         self._index = index_messages(self._messages)
 
     @property
@@ -51,7 +83,7 @@ class History(Sequence[Message]):
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add messages at the end."""
-        new = list(messages)
+        new = to_messages(messages)
         added = index_messages(new, len(self._messages))
         for message_id in added.keys() & self._index.keys():
             raise DuplicateMessageError(message_id, self._index[message_id], added[message_id])

@@ -14,9 +14,10 @@ from hashlib import sha256
 
 from attrs import frozen
 
-from latchguard.core.message import Kind, Message, Role
+from latchguard.core.errors import InvalidValueError, check_type, cut
+from latchguard.core.message import Kind, Message, Role, to_member
 
-__all__ = ["Identity", "hash_fields", "to_wtf8"]
+__all__ = ["Identity", "hash_fields", "join_halves", "to_wtf8"]
 
 _PREFIX = b"latchguard/1\0"
 
@@ -29,16 +30,32 @@ class Identity:
         hash: 64 lower-case hex digits, the SHA-256 of the three hashed fields.
         role: the message's role.
         kind: the message's kind.
+
+    Raises:
+        InvalidValueError: a field has the wrong type. Exact strings of a `Role` and a `Kind` are taken.
     """
 
     hash: str
     role: Role
     kind: Kind
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.hash) is not str or type(self.role) is not Role or type(self.kind) is not Kind:
+            check_type(self.hash, str, "identity.hash", "a string")
+            object.__setattr__(self, "role", to_member(Role, self.role, "identity.role"))
+            object.__setattr__(self, "kind", to_member(Kind, self.kind, "identity.kind"))
+
     @classmethod
     def of(cls, message: Message) -> Identity:
-        """Give the identity of *message*. Pure; computed once per message object and kept on it."""
-        known = message._identity  # noqa: SLF001  # the slot is kept for this
+        """Give the identity of *message*. Pure; computed once per message object and kept on it.
+
+        Raises:
+            InvalidValueError: *message* is no `Message`.
+        """
+        try:
+            known = message._identity  # noqa: SLF001  # the slot is kept for this
+        except AttributeError:
+            raise InvalidValueError("message", "a Message", cut(message)) from None
         if known is None:
             digest = hash_fields(message.tool_name, message.tool_call_id, message.text)
             known = cls(digest, message.role, message.kind)
@@ -63,5 +80,13 @@ def to_wtf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        return joined.encode("utf-8", "surrogatepass")
+        return join_halves(text).encode("utf-8", "surrogatepass")
+
+
+def join_halves(text: str) -> str:
+    """Make one character of each pair of surrogates in *text*, as JSON and UTF-16 read it; lone halves stay."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from attrs import frozen
+
+from latchguard.core.errors import InvalidValueError, MissingPathError, cut
 
 __all__ = ["Edit", "Insert", "JsonSpans", "Path", "Remove", "Replace", "edit_json", "format_path"]
 
@@ -66,6 +68,7 @@ class JsonSpans:
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         self._members: dict[int, Sequence[_Member]] = {}
+        self._by_key: dict[int, Mapping[str | int, _Member]] = {}
         start = 3 if raw.startswith(b"\xef\xbb\xbf") else 0
         self._root = self._skip_white(start)
 
@@ -73,21 +76,17 @@ class JsonSpans:
         """Give start and end of the value at *path*.
 
         Raises:
-            KeyError: there is no such value.
+            MissingPathError: there is no such value.
         """
         position = self._root
         for step, key in enumerate(path):
-            found = self._find(position, key)
-            if found is None:
-                raise KeyError(format_path(path[: step + 1]))
-            position = found.value
+            by_key = self._by_key.get(position)
+            if by_key is None:
+                by_key = self._by_key[position] = {member.key: member for member in self.members(position)}
+            if key not in by_key:
+                raise MissingPathError(format_path(path[: step + 1]), "a value")
+            position = by_key[key].value
         return position, self._skip_value(position)
-
-    def _find(self, position: int, key: str | int) -> _Member | None:
-        members = self.members(position)
-        if isinstance(key, int):  # at its place: many edits of one long array stay linear
-            return members[key] if key < len(members) and members[key].key == key else None
-        return next((member for member in reversed(members) if member.key == key), None)
 
     def members(self, position: int) -> Sequence[_Member]:
         """Give the members of the container that starts at *position*; none where it is a scalar."""
@@ -144,10 +143,12 @@ def edit_json(raw: bytes, edits: Iterable[Edit]) -> bytes:
 
     Args:
         raw: UTF-8 bytes, valid JSON.
-        edits: changes at paths of *raw*. One inside a value that another replaces or removes is dropped with it.
+        edits: changes at paths of *raw*. One inside a value that another replaces or removes is dropped with it;
+            of two that replace the same value the first counts.
 
     Raises:
-        KeyError: a path leads nowhere in *raw*.
+        MissingPathError: a path leads nowhere in *raw*.
+        InvalidValueError: something is inserted into what cannot hold it, or the whole document removed.
 
     Guarantees:
         Pure. The result is valid JSON where the given values are; no edits give *raw* itself.
@@ -155,16 +156,17 @@ def edit_json(raw: bytes, edits: Iterable[Edit]) -> bytes:
     spans = JsonSpans(raw)
     pieces: list[tuple[int, int, bytes]] = []
     removed: dict[Path, set[str | int]] = {}
-    for edit in dict.fromkeys(edits):
+    inserts: dict[Path, list[Insert]] = {}
+    for edit in edits:
         if isinstance(edit, Replace):
             pieces.append((*spans.span(edit.path), edit.value))
-        elif isinstance(edit, Remove):
+        elif isinstance(edit, Insert):
+            inserts.setdefault(edit.path, []).append(edit)
+        elif edit.path:
             spans.span(edit.path)
             removed.setdefault(edit.path[:-1], set()).add(edit.path[-1])
-    inserts: dict[Path, list[Insert]] = {}
-    for edit in dict.fromkeys(edits):
-        if isinstance(edit, Insert):
-            inserts.setdefault(edit.path, []).append(edit)
+        else:
+            raise InvalidValueError("$", "a member or item to remove", "the whole document")
     for path, keys in removed.items():
         pieces += _removals(spans, path, keys)
     for path, group in inserts.items():
@@ -189,6 +191,11 @@ def _insertion(
     spans: JsonSpans, path: Path, inserts: Sequence[Insert], removed: set[str | int]
 ) -> tuple[int, int, bytes]:
     start, end = spans.span(path)
+    for insert in inserts:
+        wanted = b"[" if insert.key is None else b"{"
+        if spans.raw[start : start + 1] != wanted:
+            expected = "an array" if insert.key is None else "an object"
+            raise InvalidValueError(format_path(path), expected, cut(spans.raw[start:end]))
     members = spans.members(start)
     added = b",".join(
         insert.value if insert.key is None else json.dumps(insert.key).encode() + b":" + insert.value

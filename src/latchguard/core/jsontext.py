@@ -3,6 +3,7 @@
 1. `NaN`, `Infinity`, raw control characters, a BOM, trailing commas and a second document are invalid; `1e400`,
    integers of any length, duplicate keys and lone-surrogate escapes are valid.
 2. orjson is the fast path, not the judge: it never accepts what is invalid, and rejects some of what is valid.
+   Integers beyond 64 bits are read as doubles by both.
 3. Nesting beyond 1,000 levels counts as invalid; "too deep" is a verdict of its own.
 4. All walks are iterative: no text can exhaust the stack.
 """
@@ -16,10 +17,13 @@ from typing import Any, Final
 
 import orjson
 
+from latchguard.core.errors import InvalidValueError, cut
+
 __all__ = ["MAX_DEPTH", "Verdict", "check_json", "dump_json", "escape_controls", "load_json"]
 
 MAX_DEPTH: Final = 1000
-_MAX_DIGITS: Final = 4300  # where int() refuses to convert
+_INT64_DIGITS: Final = 20
+_TOO_LARGE: Final = 2**64
 
 
 class Verdict(StrEnum):
@@ -56,13 +60,32 @@ def check_json(text: str) -> Verdict:
 
     A text that would be invalid anyway is `INVALID`, unless the fault lies deeper than `MAX_DEPTH`.
     """
+    return _judge(text)[0]
+
+
+def _judge(text: str) -> tuple[Verdict, Any]:
+    """Give the verdict, and the value where orjson could build it, else `_UNREAD`."""
     try:
-        orjson.loads(text)
-    except (orjson.JSONDecodeError, ValueError):
-        return _check_tokens(text)
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return Verdict.VALID
-    return _check_tokens(text)
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _check_tokens(text), _UNREAD
+    if text.count("[") + text.count("{") <= MAX_DEPTH or _is_shallow(text):
+        return Verdict.VALID, value
+    return _check_tokens(text), value
+
+
+_UNREAD: Final = object()
+_ORJSON_DEPTH: Final = 1024
+_SHIFT: Final = _ORJSON_DEPTH - MAX_DEPTH
+
+
+def _is_shallow(text: str) -> bool:
+    """Say whether orjson can nest *text*, valid JSON, further by what lies between its limit and ours."""
+    try:
+        orjson.loads("[" * _SHIFT + text + "]" * _SHIFT)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def _check_tokens(text: str) -> Verdict:
@@ -100,12 +123,11 @@ def load_json(text: str) -> Any:
     Raises:
         ValueError: *text* is not valid (the `Verdict` is not `VALID`), or Python cannot nest that deep here.
     """
-    if (verdict := check_json(text)) is not Verdict.VALID:
+    verdict, value = _judge(text)
+    if verdict is not Verdict.VALID:
         raise ValueError(verdict)
-    try:
-        return orjson.loads(text)
-    except (orjson.JSONDecodeError, ValueError):
-        pass
+    if value is not _UNREAD:
+        return value
     try:
         return json.loads(text, parse_int=_parse_int)
     except RecursionError as error:
@@ -113,19 +135,28 @@ def load_json(text: str) -> Any:
 
 
 def _parse_int(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+    number = int(digits) if len(digits) <= _INT64_DIGITS else _TOO_LARGE
+    return number if -(2**63) <= number < 2**64 else float(digits)
 
 
 def dump_json(value: Any) -> bytes:
-    """Serialise *value* compactly, keys in their order. Lone surrogates become escapes; same input, same bytes."""
+    """Serialise *value* compactly, keys in their order. Lone surrogates become escapes; same input, same bytes.
+
+    Raises:
+        InvalidValueError: *value* is nested too deeply to be written, or holds what JSON has no form for.
+    """
     try:
         return orjson.dumps(value)
-    except TypeError:  # a surrogate, or an integer beyond 64 bits
+    except TypeError:  # a surrogate, an integer beyond 64 bits, nesting beyond 254
+        pass
+    try:
         return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError("$", "a value that JSON can hold", cut(value)) from error
 
 
 _LOOSE_STRING = re.compile(r'"(?:[^"\\]++|\\[\s\S])*+"')
-_CONTROL = re.compile(r"[\x00-\x1f]")
+_CONTROL = re.compile(r"\\[\s\S]|[\x00-\x1f]")
 _SHORT: Final = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -138,5 +169,7 @@ def escape_controls(text: str) -> str | None:
     return repaired if repaired != text and check_json(repaired) is Verdict.VALID else None
 
 
-def _escape(control: re.Match[str]) -> str:
-    return _SHORT.get(control[0]) or f"\\u{ord(control[0]):04x}"
+def _escape(found: re.Match[str]) -> str:
+    if found[0].startswith("\\"):  # a control character behind a backslash has no meaning that could be kept
+        return found[0]
+    return _SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}"

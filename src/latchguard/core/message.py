@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from latchguard.core.errors import InvalidValueError, cut
 
-__all__ = ["Kind", "Message", "Role"]
+__all__ = ["Kind", "Message", "Role", "to_member"]
 
 
 class Role(StrEnum):
@@ -75,8 +75,8 @@ _Member = TypeVar("_Member", Role, Kind)
 
 
 def _check_fields(message: Message) -> None:
-    object.__setattr__(message, "role", _member(Role, message.role, "role"))
-    object.__setattr__(message, "kind", _member(Kind, message.kind, "kind"))
+    object.__setattr__(message, "role", to_member(Role, message.role, "message.role"))
+    object.__setattr__(message, "kind", to_member(Kind, message.kind, "message.kind"))
     for name in ("id", "text"):
         if not isinstance(value := getattr(message, name), str):
             raise InvalidValueError(f"message.{name}", "a string", cut(value))
@@ -85,9 +85,14 @@ def _check_fields(message: Message) -> None:
             raise InvalidValueError(f"message.{name}", "a string or None", cut(value))
 
 
-def _member(enum: type[_Member], value: object, name: str) -> _Member:
+def to_member(enum: type[_Member], value: object, path: str) -> _Member:
+    """Give the member of *enum* that *value* is, or is the exact string of.
+
+    Raises:
+        InvalidValueError: it is none.
+    """
     if isinstance(value, str):
         for member in enum:
             if member == value:
                 return member
-    raise InvalidValueError(f"message.{name}", f"one of {', '.join(enum)}", cut(value))
+    raise InvalidValueError(path, f"one of {', '.join(enum)}", cut(value))

@@ -58,9 +58,10 @@ class RefMap(Mapping[str, str]):
         return len(self._by_id)
 
     def __eq__(self, other: object) -> bool:
-        """Compare with a map in entries and cursor, with any other mapping in entries."""
+        """Compare with a ref map in entries, their order and cursor; with any other mapping in entries."""
         if isinstance(other, RefMap):
-            return self._by_id == other._by_id and self.cursor == other.cursor
+            same = self.cursor == other.cursor and self._by_id == other._by_id
+            return same and list(self._by_id) == list(other._by_id)
         return self._by_id == other
 
     def __hash__(self) -> int:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import chain, groupby
 from operator import attrgetter
 
 from attrs import frozen
 
-from latchguard.core.history import History, index_messages
-from latchguard.core.latches import Latch, ViewLatch, refusal, with_text
+from latchguard.core.errors import check_type
+from latchguard.core.history import positions_of
+from latchguard.core.latches import Latch, refusal, with_text
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED
 from latchguard.core.state import ConversationState
 
-__all__ = ["LatchOutcome", "Replay", "replay", "shown_latch"]
+__all__ = ["LatchOutcome", "Replay", "replay"]
 
 
 @frozen
@@ -60,41 +61,42 @@ def replay(messages: Sequence[Message], state: ConversationState) -> Replay:
 
     Raises:
         DuplicateMessageError: two messages share an id.
+        InvalidValueError: *messages* is no sequence of messages, or *state* no state.
 
     Guarantees:
         Pure, idempotent, order kept. A message's text changes only by a latch that was made for what the message
         is (I1); every other message comes back as the same object. A clip that hides a view of the same message is
         applied, the view is neither applied nor refused.
     """
-    positions = messages.positions if isinstance(messages, History) else index_messages(messages)
+    positions = positions_of(messages)
+    check_type(state, ConversationState, "state", "a ConversationState")
     applied: list[LatchOutcome] = []
     refused: list[LatchOutcome] = []
     changes: list[tuple[int, Message]] = []
     for ref, group in groupby(state.latches, attrgetter("ref")):
         latches = tuple(group)
-        if ref == BLOCKED:
-            refused += (LatchOutcome(latch, Reason.BLOCKED_REF, None) for latch in latches)
-            continue
         message_id = state.refs.holder(ref)
         position = None if message_id is None else positions.get(message_id)
         if position is None:
-            reason = Reason.UNASSIGNED_REF if message_id is None else Reason.HOLDER_ABSENT
+            reason = _absence(ref, message_id)
             refused += (LatchOutcome(latch, reason, None) for latch in latches)
             continue
         holder = messages[position]
-        reasons = {latch: refusal(latch, latches, holder) for latch in latches}
-        refused += (LatchOutcome(latch, reason, holder) for latch, reason in reasons.items() if reason)
-        shown = shown_latch(latch for latch, reason in reasons.items() if not reason)
+        reasons = [refusal(latch, chain(latches, state.superseded()), holder) for latch in latches]
+        outcomes = [LatchOutcome(*pair, holder) for pair in zip(latches, reasons, strict=True)]
+        refused += (outcome for outcome in outcomes if outcome.reason)
+        shown = next((outcome for outcome in outcomes if not outcome.reason), None)  # the clip stands before the view
         if shown:
-            applied.append(LatchOutcome(shown, None, holder))
-            if holder.text != shown.text:
-                changes.append((position, with_text(holder, shown.text)))
+            applied.append(shown)
+            if holder.text != shown.latch.text:
+                changes.append((position, with_text(holder, shown.latch.text)))
     return Replay(_replace(messages, changes), tuple(applied), tuple(refused))
 
 
-def shown_latch(latches: Iterable[Latch]) -> Latch | None:
-    """Of the latches that may touch one message, give the one whose text shows: the clip, else the view."""
-    return min(latches, key=lambda latch: isinstance(latch, ViewLatch), default=None)
+def _absence(ref: str, message_id: str | None) -> Reason:
+    if ref == BLOCKED:
+        return Reason.BLOCKED_REF
+    return Reason.UNASSIGNED_REF if message_id is None else Reason.HOLDER_ABSENT
 
 
 def _replace(messages: Sequence[Message], changes: list[tuple[int, Message]]) -> Sequence[Message]:

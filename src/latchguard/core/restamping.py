@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve, frozen
 
 from latchguard.core.binding import Bindings, Twins, bind_latches
-from latchguard.core.errors import NumberingError
-from latchguard.core.history import index_messages
+from latchguard.core.errors import NumberingError, check_type
+from latchguard.core.history import positions_of
 from latchguard.core.identity import Identity
 from latchguard.core.latches import Drop, Latch, latch_order
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, RefMap, format_ref, ref_number
-from latchguard.core.state import ConversationState, check_id
+from latchguard.core.state import ConversationState, check_id, without
 
 __all__ = ["Rebound", "Restamp", "number_refs", "restamp", "restamp_identities"]
 
@@ -63,14 +63,14 @@ def restamp(
 
     Raises:
         DuplicateMessageError: two messages share an id.
-        InvalidValueError: an id holds a surrogate.
+        InvalidValueError: an id holds a surrogate, or an argument has the wrong type.
         NumberingError: two ids of *numbering* share a ref, or a value is no ref.
 
     Guarantees:
         Pure and idempotent. Every latch of *state* is bound or in quarantine afterwards (I3); a message that is
         there before and after shows the same text, or its latch was dropped here, with a reason (I6).
     """
-    index_messages(messages)
+    positions_of(messages)
     return restamp_identities(state, {message.id: Identity.of(message) for message in messages}, numbering)
 
 
@@ -85,14 +85,15 @@ def restamp_identities(
         present: message id -> identity of the whole history, in its new order; None where it may be left out.
         numbering: as in `restamp`.
     """
+    check_type(state, ConversationState, "state", "a ConversationState")
     refs = number_refs(state.refs, present, numbering)
     identities = {key: found for key, found in present.items() if found is not None}
     absent = state.identities.keys() - present.keys()
     identities |= {key: state.identities[key] for key in refs if key in absent}
     hosted = [(state.refs.holder(latch.ref), latch) for latch in state.latches]
     gone = [drop for drop in state.quarantine if drop.reason is Reason.GONE]
-    bindings = bind_latches(hosted, gone, _twins(state, present, refs, hosted, gone))
-    result = _apply(state, refs, identities, bindings)
+    twins = _twins(state, present, refs, hosted, gone)
+    result = _apply(state, refs, identities, bind_latches(hosted, gone, twins, tuple(state.superseded())))
     moved = {
         old: None if (new := refs.get(key)) == BLOCKED else new for key, old in state.refs.items() if old != BLOCKED
     }
@@ -112,13 +113,13 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
     cursor = max((number for number in numbers.values() if number), default=0) + 1
     by_id: dict[str, str] = {}
     for key in message_ids:
+        if key not in refs:
+            check_id(key)
         if key in blocked:
             by_id[key] = BLOCKED
         elif number := numbers.get(key):
             by_id[key] = format_ref(number)
         else:
-            if key not in refs:
-                check_id(key)
             by_id[key] = format_ref(cursor)
             cursor += 1
     by_id |= {key: BLOCKED for key, ref in refs.items() if ref == BLOCKED and key not in by_id}
@@ -128,6 +129,7 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
 
 
 def _numbers(numbering: Mapping[str, str]) -> dict[str, int | None]:
+    check_type(numbering, Mapping, "numbering", "a mapping from message id to ref")
     numbers: dict[str, int | None] = {}
     owners: dict[str, str] = {}
     for message_id, ref in numbering.items():
@@ -151,25 +153,23 @@ def _twins(
     latches = [latch for _, latch in hosted] + [drop.latch for drop in gone]
     if not latches:
         return Twins({}, {}, state.refs, ())
-    wanted = {latch.identity for latch in latches}
-    wanted |= {Identity(latch.shown, latch.identity.role, latch.identity.kind) for latch in latches}
+    hashes = {latch.identity.hash for latch in latches} | {latch.shown for latch in latches}
     hosts = {host for host, _ in hosted}
-    old = {key: found for key, found in state.identities.items() if found in wanted or key in hosts}
-    new = {key: found for key, found in present.items() if found and (found in wanted or key in hosts)}
+    known = ((key, state.identities.get(key)) for key in state.refs)
+    old = {key: found for key, found in known if found and (found.hash in hashes or key in hosts)}
+    new = {key: found for key, found in present.items() if found and (found.hash in hashes or key in hosts)}
     return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED))
 
 
 def _apply(state: ConversationState, refs: RefMap, identities: Mapping[str, Identity], bindings: Bindings) -> Restamp:
     homes = [(latch, evolve(latch, ref=refs[key])) for latch, key in bindings.homes]
     revived = [(drop.latch, evolve(drop.latch, ref=refs[key])) for drop, key in bindings.revived]
-    undone = [drop for drop, _ in bindings.revived]
-    quarantine = list(state.quarantine)
-    for drop in undone:
-        quarantine.remove(drop)
+    quarantine = without(state.quarantine, [drop for drop, _ in bindings.revived])
     after = evolve(
         state,
         refs=refs,
         identities=identities,
+        entry_extra={key: extra for key, extra in state.entry_extra.items() if key in refs},
         latches=tuple(sorted((new for _, new in homes + revived), key=latch_order)),
         quarantine=(*quarantine, *bindings.dropped),
     )
@@ -178,4 +178,4 @@ def _apply(state: ConversationState, refs: RefMap, identities: Mapping[str, Iden
     after = evolve(after, version=state.version + 1, epoch=state.epoch + 1)
     rebound = [Rebound(old, new) for old, new in homes if old.ref != new.ref]
     rebound += (Rebound(old, new) for old, new in revived)
-    return Restamp(after, tuple(rebound), bindings.dropped, {})
+    return Restamp(after, tuple(rebound), tuple(bindings.dropped), {})

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from latchguard.core.binding import Twins, revive
-from latchguard.core.errors import InvalidValueError, LatchError, UnknownMessageError, cut
-from latchguard.core.history import index_messages
+from latchguard.core.errors import InvalidValueError, LatchError, UnknownMessageError, check_type, cut
+from latchguard.core.history import index_messages, to_messages
 from latchguard.core.identity import Identity
 from latchguard.core.latches import (
     LATCHABLE,
     Drop,
     Latch,
-    ViewLatch,
     latch_order,
     make_latch,
     refusal,
@@ -25,7 +25,7 @@ from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, RefMap
 
-__all__ = ["ConversationState"]
+__all__ = ["ConversationState", "check_id", "without"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -41,6 +41,7 @@ class ConversationState:
         quarantine: the latches out of service, each with its reason, oldest first.
         version: counts the changes; a call that changes nothing gives the same object.
         epoch: counts the restamps that changed something.
+        entry_extra: message id -> fields of a newer release in the message's entry, carried through.
         extra: fields of a newer release, carried through.
     """
 
@@ -50,6 +51,7 @@ class ConversationState:
     quarantine: tuple[Drop, ...] = ()
     version: int = 0
     epoch: int = 0
+    entry_extra: Mapping[str, Mapping[str, Any]] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
     extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
 
     def assign(self, messages: Iterable[Message], *, protected: Collection[str] = ()) -> ConversationState:
@@ -66,20 +68,16 @@ class ConversationState:
 
         Raises:
             DuplicateMessageError: two messages share an id.
-            InvalidValueError: an id holds a surrogate.
+            InvalidValueError: an id holds a surrogate, or an argument has the wrong type.
             UnknownMessageError: a protected id is neither known nor among *messages*.
 
         Guarantees:
             Pure; a ref is never issued twice (I4).
         """
-        given = list(messages)
+        given = to_messages(messages)
         index_messages(given)
         new = {message.id: None for message in given if message.id not in self.refs}
-        blocked = frozenset(protected)
-        for message_id in blocked:
-            if message_id not in new and message_id not in self.refs:
-                raise UnknownMessageError(message_id, "a protected message that is known or among the new ones")
-        blocked -= {key for key in blocked if self.refs.get(key) == BLOCKED}
+        blocked = self._newly_blocked(protected, new)
         seen = {message.id: Identity.of(message) for message in given}
         changed = {key: value for key, value in seen.items() if self.identities.get(key) != value}
         if not (new or blocked or changed):
@@ -96,7 +94,7 @@ class ConversationState:
             refs=refs,
             identities={**self.identities, **changed},
             latches=_ordered((*latches, *(evolve(drop.latch, ref=refs[key]) for drop, key in revived))),
-            quarantine=_without(self.quarantine, [drop for drop, _ in revived]) + dropped,
+            quarantine=without(self.quarantine, [drop for drop, _ in revived]) + dropped,
             version=self.version + 1,
         )
 
@@ -111,25 +109,28 @@ class ConversationState:
 
         Returns:
             The state after; the same object where this very latch is there already. What it replaces goes to
-            quarantine: `superseded`, or the mismatch where the message has changed since.
+            quarantine, `superseded`, and what was made for the message before it changed, with the mismatch.
 
         Raises:
             LatchError: the message has no ref (`unassigned-ref`), is protected (`blocked-ref`), or is of a kind
                 that takes no latch (`forbidden-kind`).
-            InvalidValueError: *text* or *view* is no string.
+            InvalidValueError: an argument has the wrong type.
         """
-        for name, value in (("text", text), ("view", view)):
-            if not isinstance(value, str) and not (name == "view" and value is None):
-                raise InvalidValueError(name, "a string", cut(value))
+        check_type(message, Message, "message", "a Message")
+        check_type(text, str, "text", "a string")
+        check_type(view, str | None, "view", "a string or None")
         ref = self._latchable_ref(message)
-        siblings = self._latches_on(ref)
-        own = [latch for latch in siblings if refusal(latch, siblings, message) is None]
+        refusals = self._refusals(ref, message)
+        own = [latch for latch, reason in refusals if reason is None]
         identity = own[0].identity if own else Identity.of(message)
         latch = make_latch(message, ref, identity, text, view)
         if latch in own:
             return self
-        replaced = [other for other in siblings if isinstance(other, ViewLatch) == (view is not None)]
-        drops = [Drop(other, refusal(other, siblings, message) or Reason.SUPERSEDED) for other in replaced]
+        # One that waits for what the message was goes too: it could take what the new one shows for its own message.
+        drops = [
+            Drop(old, reason or Reason.SUPERSEDED) for old, reason in refusals if reason or type(old) is type(latch)
+        ]
+        replaced = [drop.latch for drop in drops]
         state = self._replace_latches(replaced, (latch,), drops)
         if self.identities.get(message.id) == Identity.of(message):
             return state
@@ -143,13 +144,32 @@ class ConversationState:
 
         Returns:
             The state after; the same object where the message has no latch.
+
+        Raises:
+            InvalidValueError: *message* is no `Message`.
         """
-        ref = self.refs.get(message.id)
-        siblings = self._latches_on(ref) if ref is not None and ref != BLOCKED else ()
-        showing = [latch for latch in siblings if refusal(latch, siblings, message) is None]
-        for latch in (*showing, *siblings)[:1]:
-            return self._replace_latches([latch], (), [Drop(latch, Reason.CLEARED)])
-        return self
+        check_type(message, Message, "message", "a Message")
+        ref = self.refs.get(message.id, BLOCKED)
+        refusals = self._refusals(ref, message) if ref != BLOCKED else ()
+        if not refusals:
+            return self
+        # What may touch the message goes before what waits on it; the clip stands before the view.
+        latch, _ = min(refusals, key=lambda pair: pair[1] is not None)
+        return self._replace_latches([latch], (), [Drop(latch, Reason.CLEARED)])
+
+    def superseded(self) -> Iterator[Latch]:
+        """Give the superseded latches in quarantine: what they show are forms of their messages still."""
+        return (drop.latch for drop in self.quarantine if drop.reason is Reason.SUPERSEDED)
+
+    def _newly_blocked(self, protected: Collection[str], new: Container[str]) -> frozenset[str]:
+        if isinstance(protected, str) or not isinstance(protected, Iterable):
+            raise InvalidValueError("protected", "a collection of message ids", cut(protected))
+        ids = list(protected)
+        for message_id in ids:
+            check_type(message_id, str, "protected", "message ids")
+            if message_id not in new and message_id not in self.refs:
+                raise UnknownMessageError(message_id, "a protected message that is known or among the new ones")
+        return frozenset(message_id for message_id in ids if self.refs.get(message_id) != BLOCKED)
 
     def _latchable_ref(self, message: Message) -> str:
         ref = self.refs.get(message.id)
@@ -161,8 +181,9 @@ class ConversationState:
             raise LatchError(message.id, ref, Reason.BLOCKED_REF)
         return ref
 
-    def _latches_on(self, ref: str) -> tuple[Latch, ...]:
-        return tuple(latch for latch in self.latches if latch.ref == ref)
+    def _refusals(self, ref: str, message: Message) -> list[tuple[Latch, Reason | None]]:
+        siblings = [latch for latch in self.latches if latch.ref == ref]
+        return [(latch, refusal(latch, chain(siblings, self.superseded()), message)) for latch in siblings]
 
     def _replace_latches(
         self, removed: Collection[Latch], added: tuple[Latch, ...], drops: list[Drop]
@@ -176,12 +197,12 @@ class ConversationState:
         )
 
 
-def check_id(message_id: str) -> None:
+def check_id(message_id: str, path: str = "message.id") -> None:
     """Refuse an id that is no valid Unicode: it is a key in files and databases, which could not hold it."""
     try:
         message_id.encode()
     except UnicodeEncodeError as error:
-        raise InvalidValueError("message.id", "an id without surrogates", cut(message_id)) from error
+        raise InvalidValueError(path, "an id without surrogates", cut(message_id)) from error
 
 
 def _split_blocked(state: ConversationState, blocked: frozenset[str]) -> tuple[tuple[Drop, ...], tuple[Latch, ...]]:
@@ -194,10 +215,8 @@ def _ordered(latches: Iterable[Latch]) -> tuple[Latch, ...]:
     return tuple(sorted(latches, key=latch_order))
 
 
-def _without(quarantine: tuple[Drop, ...], undone: list[Drop]) -> tuple[Drop, ...]:
+def without(quarantine: tuple[Drop, ...], undone: Iterable[Drop]) -> tuple[Drop, ...]:
     """Take each of *undone* out of the quarantine once; equal drops are told apart by count."""
-    if not undone:
-        return quarantine
     rest = list(quarantine)
     for drop in undone:
         rest.remove(drop)
