@@ -11,17 +11,18 @@ from latchguard.core.message import Message
 __all__ = ["History", "index_messages", "positions_of", "to_messages"]
 
 
-def index_messages(messages: Sequence[Message], start: int = 0) -> dict[str, int]:
+def index_messages(messages: Iterable[Message], start: int = 0) -> dict[str, int]:
     """Give message id -> position.
 
     Raises:
         DuplicateMessageError: two messages share an id.
         InvalidValueError: something in *messages* is no `Message`.
     """
-    if not all(issubclass(found, Message) for found in set(map(type, messages))):
-        position = next(place for place, found in enumerate(messages) if not isinstance(found, Message))
-        raise InvalidValueError(f"messages[{start + position}]", "a Message", cut(messages[position]))
-    ids = [message.id for message in messages]
+    listed = list(messages)
+    if not all(issubclass(found, Message) for found in set(map(type, listed))):  # few types, many messages
+        position = next(place for place, found in enumerate(listed) if not isinstance(found, Message))
+        raise InvalidValueError(f"messages[{start + position}]", "a Message", cut(listed[position]))
+    ids = [message.id for message in listed]
     index = {message_id: position for position, message_id in enumerate(ids, start)}
     if len(index) < len(ids):
         seen: dict[str, int] = {}
