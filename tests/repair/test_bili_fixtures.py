@@ -58,4 +58,3 @@ def test_a_repaired_file_has_nothing_left_to_repair(name: str) -> None:
     shown = replay(session.messages, session.state)
     assert shown.refused == ()
     assert len(shown.applied) == len(expected["bound"])
-    assert session.without_identity == ()

@@ -30,8 +30,9 @@ MARKERS: Final[tuple[re.Pattern[str], ...]] = (
 # The kernel's own tags before a text: a bracketed ref, an <acp ...> element, a message-id element.
 _TAG: Final = re.compile(r"\[m[0-9]{5,}\] ?|<acp\b[^<>]*>\n?|<dcp-message-id>[^<>]*</dcp-message-id>\n?", re.ASCII)
 
-# A text with more marker places than this proves nothing: splitting it would be quadratic work for no one.
-_MAX_PLACES: Final = 1000
+# Characters to copy for all splits of one text: beyond it the text proves nothing, since each split is a copy of it
+# and a hostile one would be quadratic work. A clip of the kernel's has 4,000 characters.
+_MAX_COPIED: Final = 2**24
 
 
 @frozen
@@ -50,7 +51,7 @@ def has_marker(text: str, markers: Sequence[re.Pattern[str]] = MARKERS) -> bool:
 def split_clip(text: str, markers: Sequence[re.Pattern[str]] = MARKERS) -> tuple[Split, ...]:
     """Give the ways to read *text* as a clip whose head and tail are long enough to prove anything."""
     places = sorted({match.span() for marker in markers for match in marker.finditer(text)})
-    if not places or len(places) > _MAX_PLACES:
+    if not places or len(places) * len(text) > _MAX_COPIED:
         return ()
     cuts = [*places, (places[0][0], places[-1][1])]
     splits = (_trim(text[:start], text[end:]) for start, end in dict.fromkeys(cuts))

@@ -80,7 +80,7 @@ class _Binder:
 
     def __init__(self, view: BiliView, markers: Sequence[re.Pattern[str]]) -> None:
         self._refs = view.refs
-        self._unreadable = view.unreadable
+        self._unreadable_refs = {view.refs.by_id.get(message_id) for message_id in view.unreadable}
         self._markers = markers
         self._messages = [entry.message for entry in view.messages]
         self._views: list[tuple[Message, str]] = []
@@ -151,8 +151,7 @@ class _Binder:
         named = self._refs.by_ref.get(ref)
         if ref == BLOCKED:
             return False
-        unreadable = any(self._refs.by_id.get(key) == ref for key in self._unreadable)
-        return unreadable or (named is not None and named not in self._by_id)
+        return ref in self._unreadable_refs or (named is not None and named not in self._by_id)
 
     def _with_identity(self, latch: BiliLatch, holders: Sequence[Message]) -> list[Message]:
         """Give the messages that the identity of *latch* names, or that show its text already."""
@@ -205,10 +204,10 @@ class _Binder:
         return None if any(LATCHABLE[message.kind] for message in holders) else Reason.FORBIDDEN_KIND
 
 
-def _starts(text: str) -> set[str]:
+def _starts(text: str) -> list[str]:
     """Give the keys under which a text, with and without the kernel's own tag, is found."""
-    keys = {text[:_KEY_CHARACTERS], strip_tag(text)[:_KEY_CHARACTERS]}
-    return {key for key in keys if len(key) == _KEY_CHARACTERS}
+    keys = dict.fromkeys((text[:_KEY_CHARACTERS], strip_tag(text)[:_KEY_CHARACTERS]))
+    return [key for key in keys if len(key) == _KEY_CHARACTERS]
 
 
 def _one_per_class(verdicts: list[Verdict], view: BiliView) -> list[Verdict]:
@@ -216,18 +215,18 @@ def _one_per_class(verdicts: list[Verdict], view: BiliView) -> list[Verdict]:
     for position, verdict in enumerate(verdicts):
         if verdict.target:
             groups[verdict.latch.container, verdict.target.id].append(position)
-    for (name, message_id), group in groups.items():
+    for (_, message_id), group in groups.items():
         text = verdicts[group[-1]].latch.text
         same = [position for position in group if verdicts[position].latch.text == text]
         own_ref = view.refs.own_ref(message_id)
         kept = next((position for position in same if verdicts[position].latch.ref == own_ref), same[-1])
         for position in group:
-            if position in same and position != kept:
-                verdicts[position] = evolve(verdicts[position], surplus=True)
+            verdict = verdicts[position]
+            if position != kept and verdict.latch.text == text:
+                verdicts[position] = evolve(verdict, surplus=True)
             elif position != kept:
-                verdicts[position] = evolve(verdicts[position], target=None, reason=Reason.SUPERSEDED)
-        for position, verdict in enumerate(verdicts):
-            left = verdict.note and verdict.latch.container == name and verdict.holder
-            if left and left.id == message_id:
-                verdicts[position] = evolve(verdict, note="", reason=Reason.SUPERSEDED)
+                verdicts[position] = evolve(verdict, target=None, reason=Reason.SUPERSEDED)
+    for position, verdict in enumerate(verdicts):
+        if verdict.note and verdict.holder and (verdict.latch.container, verdict.holder.id) in groups:
+            verdicts[position] = evolve(verdict, note="", reason=Reason.SUPERSEDED)
     return verdicts

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve
 
@@ -19,12 +19,10 @@ from latchguard.core.jsonspans import Edit, Insert, JsonSpans, Remove, Replace, 
 from latchguard.core.jsontext import dump_json
 from latchguard.repair.bili_binding import Verdict, bind_latches
 from latchguard.repair.plans import Change, PlanOptions
+from latchguard.repair.state_rules import LATCH_WITHOUT_IDENTITY, STALE_LATCH
 from latchguard.sources.bili import LATCH_FIELDS, BiliView
 
-__all__ = ["LATCH_WITHOUT_IDENTITY", "STALE_LATCH", "check_latches"]
-
-LATCH_WITHOUT_IDENTITY: Final = "latch-without-identity"
-STALE_LATCH: Final = "stale-latch"
+__all__ = ["check_latches"]
 
 
 def check_latches(view: BiliView, spans: JsonSpans, options: PlanOptions) -> Iterator[Change]:

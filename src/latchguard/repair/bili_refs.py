@@ -18,11 +18,11 @@ from latchguard.core.jsonspans import Edit, Path, Remove, Replace, format_path
 from latchguard.core.jsontext import dump_json
 from latchguard.core.refs import BLOCKED, ref_number
 from latchguard.repair.plans import Change
+from latchguard.repair.state_rules import STALE_REF
 from latchguard.sources.bili import BiliView
 
-__all__ = ["STALE_REF", "check_refs"]
+__all__ = ["check_refs"]
 
-STALE_REF: Final = "stale-ref"
 _KEYED: Final = ("tokenSnapshot", "imageFullRestored", "hiddenOrphanRefs", "deadRefs")
 _RECORDS: Final = "imageShrinks"
 _BLOCKS: Final = "blocks"
@@ -49,13 +49,16 @@ def check_refs(view: BiliView) -> Iterator[Change]:
 
 
 def _check_map(view: BiliView, path: Path) -> Iterator[Change]:
-    """Report messages whose ref the inverse map gives to another message of the file."""
-    ids = {entry.message.id for entry in view.messages}
-    for message_id in ids:
+    """Report where the two directions contradict each other, or two messages of the file hold one ref."""
+    for ref, message_id in view.refs.by_ref.items():
+        own = view.refs.by_id.get(message_id)
+        if own != ref or not ref_number(ref):
+            yield _detect((*path, "byRef", ref), message_id, f"that message's own ref is {own}")
+    owners: dict[str, str] = {}
+    for message_id in dict.fromkeys(entry.message.id for entry in view.messages):
         ref = view.refs.by_id.get(message_id, BLOCKED)
-        named = view.refs.by_ref.get(ref, message_id)
-        if ref != BLOCKED and named != message_id and named in ids:
-            yield _detect((*path, "byRaw", message_id), ref, f"{ref} is held by another message of the file too")
+        if ref != BLOCKED and owners.setdefault(ref, message_id) != message_id:
+            yield _detect((*path, "byRaw", message_id), ref, "another message of the file holds this ref too")
 
 
 def _check_keyed(view: BiliView, path: Path, stored: Any) -> Iterator[Change]:

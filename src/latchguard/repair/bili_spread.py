@@ -4,17 +4,20 @@
    is suspect only where it is a latch's text and does not hash to the message's id.
 2. Free-form input of a custom tool may quote a marker: it is left alone where it hashes to its id and is no latch's.
 3. The original comes back where all other copies with that call id agree in tool name and text, and, where the id is
-   one the kernel derives from content, it hashes to the id. Else the placeholder stands in its stead.
+   one the kernel derives from content, it hashes to the id. Where there is no copy, JSON in the text of a folded block
+   that hashes to the id is the original too. Else the placeholder stands in its stead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, Final
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
 from latchguard.core.findings import Finding, Repair
-from latchguard.core.jsonspans import Replace, format_path
+from latchguard.core.jsonspans import Path, Replace, format_path
 from latchguard.core.jsontext import Verdict, check_json, dump_json
 from latchguard.core.message import Kind
 from latchguard.core.proof import has_marker
@@ -24,6 +27,9 @@ from latchguard.sources.bili import QUARANTINE, BiliMessage, BiliView, hashes_to
 __all__ = ["ARGS_INVALID_JSON", "check_spread"]
 
 ARGS_INVALID_JSON: Final = "args-invalid-json"
+_Copy: TypeAlias = tuple[str | None, str]  # tool name and text
+_DECODER: Final = json.JSONDecoder()
+_MAX_OBJECTS: Final = 1000  # tried per folded text: each may read to its end
 
 
 def check_spread(view: BiliView, options: PlanOptions) -> Iterator[Change]:
@@ -31,9 +37,11 @@ def check_spread(view: BiliView, options: PlanOptions) -> Iterator[Change]:
     calls = [entry for entry in view.copies if entry.message.kind is Kind.TOOL_CALL]
     shown = frozenset(_latch_texts(view))
     poisoned = [entry for entry in calls if _carries_clip(entry, shown, options)]
-    healthy = [entry for entry in calls if entry not in poisoned]
+    if not poisoned:
+        return
+    copies = _collect_copies(calls, {entry.path for entry in poisoned})
     for entry in poisoned:
-        original = _recover(entry, healthy)
+        original = _recover(entry, copies.get(entry.message.tool_call_id, set()), view.folded)
         path = (*entry.path, "text")
         after = PLACEHOLDER_ARGUMENTS if original is None else original
         finding = Finding(
@@ -69,18 +77,39 @@ def _carries_clip(entry: BiliMessage, shown: Collection[str], options: PlanOptio
     return latched or not own
 
 
-def _recover(entry: BiliMessage, healthy: Collection[BiliMessage]) -> str | None:
+def _collect_copies(calls: Iterable[BiliMessage], poisoned: Collection[Path]) -> dict[str | None, set[_Copy]]:
+    """Give tool name and text of the calls that carry no clip, by call id."""
+    copies: dict[str | None, set[_Copy]] = defaultdict(set)
+    for entry in calls:
+        message = entry.message
+        if entry.path not in poisoned and message.tool_call_id is not None:
+            copies[message.tool_call_id].add((message.tool_name, message.text))
+    return copies
+
+
+def _recover(entry: BiliMessage, copies: Collection[_Copy], folded: Iterable[str]) -> str | None:
     """Give the original arguments of a poisoned call, or None where nothing in the session vouches for them."""
-    call = entry.message.tool_call_id
-    copies = {
-        (other.message.tool_name, other.message.text)
-        for other in healthy
-        if call is not None and other.message.tool_call_id == call
-    }
+    derived = is_kernel_id(entry.message.id)
+    if not copies and derived:
+        return next((text for text in _objects(folded) if hashes_to_id(entry.stored, text)), None)
     if len(copies) != 1:
         return None
-    name, text = copies.pop()
+    name, text = next(iter(copies))
     vouched = name == entry.message.tool_name and check_json(text) is Verdict.VALID
-    if vouched and is_kernel_id(entry.message.id):
-        vouched = hashes_to_id(entry.stored, text)
-    return text if vouched else None
+    return text if vouched and (not derived or hashes_to_id(entry.stored, text)) else None
+
+
+def _objects(texts: Iterable[str]) -> Iterator[str]:
+    """Give the JSON objects that stand in *texts*, outermost only."""
+    for text in texts:
+        position = text.find("{")
+        for _ in range(_MAX_OBJECTS):
+            if position < 0:
+                break
+            try:
+                _, end = _DECODER.raw_decode(text, position)
+            except (ValueError, RecursionError):
+                end = position + 1
+            else:
+                yield text[position:end]
+            position = text.find("{", end)

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
 from attrs import field, frozen
 
-from latchguard.core.errors import InvalidValueError, cut
-from latchguard.core.identity import Identity, hash_fields, to_wtf8
+from latchguard.core.errors import cut
+from latchguard.core.identity import Identity, hash_fields
 from latchguard.core.jsonspans import Path
-from latchguard.core.latches import EmergencyTruncateLatch, Latch, ViewLatch, latch_order
+from latchguard.core.latches import NO_IDENTITY, EmergencyTruncateLatch, Latch, ViewLatch, latch_order
 from latchguard.core.message import Kind, Message, Role
 from latchguard.core.refs import BLOCKED, RefMap, ref_number
 from latchguard.core.state import ConversationState
@@ -111,7 +112,7 @@ class BiliRefs:
     by_ref: Mapping[str, str]
     readable: bool
 
-    @property
+    @cached_property
     def known(self) -> frozenset[str]:
         """Every ref that the map knows, the floor's aside: that is a count, no message's ref."""
         return frozenset(self.by_ref) | {ref for key, ref in self.by_id.items() if key != _FLOOR}
@@ -134,6 +135,7 @@ class BiliView:
         messages: what could be read of `messages`, then of `pluginSnapshot` what the ref map knows under an id of its
             own: the messages that may hold a latch.
         copies: all readable messages of both lists.
+        folded: the texts of `blockContents`.
         latches: views before clips, each in stored order.
         faults: what could not be read.
         unreadable: ids of messages that could not be read.
@@ -145,6 +147,7 @@ class BiliView:
     refs: BiliRefs = field(repr=False)
     messages: tuple[BiliMessage, ...] = field(repr=False)
     copies: tuple[BiliMessage, ...] = field(repr=False)
+    folded: tuple[str, ...] = field(repr=False)
     latches: tuple[BiliLatch, ...]
     faults: tuple[Fault, ...]
     unreadable: frozenset[str]
@@ -156,15 +159,13 @@ class BiliSession:
 
     Args:
         session: its id, None where the document does not say.
-        messages: the stored messages, oldest first.
-        state: refs, and the latches that have an identity.
-        without_identity: the latches that have none: no replay applies them.
+        messages: the stored messages in stored order.
+        state: refs and latches; one without an identity is refused in every replay, `no-identity`.
     """
 
     session: str | None
     messages: tuple[Message, ...]
     state: ConversationState
-    without_identity: tuple[BiliLatch, ...]
 
 
 def is_session(document: Any) -> bool:
@@ -196,6 +197,7 @@ def view_session(document: Any) -> BiliView:
         refs=refs,
         messages=_holders(copies, refs),
         copies=copies,
+        folded=tuple(_view_folded(record.get("blockContents"))),
         latches=tuple(_view_latches(state, (*root, "state"), faults)),
         faults=tuple(faults),
         unreadable=frozenset(unreadable),
@@ -226,24 +228,21 @@ def load_bili(raw: bytes, limits: Limits | None = None) -> BiliSession:
     cursor = 1 + max((ref_number(ref) or 0 for ref in view.refs.by_id.values()), default=0)
     messages = {entry.message.id: entry.message for entry in view.messages}
     owners = {ref: messages[key] for key, ref in by_id.items() if ref != BLOCKED}
-    bound = [_bind(latch, owners) for latch in view.latches if latch.identity]
+    latches = [_to_latch(latch, owners.get(latch.ref)) for latch in view.latches]
     return BiliSession(
         session=view.session,
         messages=tuple(entry.message for entry in view.messages),
-        state=ConversationState(refs=RefMap.of(by_id, cursor), latches=tuple(sorted(bound, key=latch_order))),
-        without_identity=tuple(latch for latch in view.latches if not latch.identity),
+        state=ConversationState(refs=RefMap.of(by_id, cursor), latches=tuple(sorted(latches, key=latch_order))),
     )
 
 
-def _bind(latch: BiliLatch, owners: Mapping[str, Message]) -> Latch:
-    holder, identity = owners.get(latch.ref), latch.identity
-    if identity is None:
-        raise InvalidValueError("latch.identity", "an identity", "none")
+def _to_latch(latch: BiliLatch, holder: Message | None) -> Latch:
+    identity = latch.identity or NO_IDENTITY
     name, call = (holder.tool_name, holder.tool_call_id) if holder else (None, None)
     shown = hash_fields(name, call, latch.text)
     if latch.container == CLIPS:
         return EmergencyTruncateLatch(latch.ref, identity, shown, latch.text)
-    view = latch.value.get("view")
+    view = _member(latch.value, "view")
     return ViewLatch(latch.ref, identity, shown, latch.text, view if isinstance(view, str) else "view")
 
 
@@ -298,6 +297,13 @@ def _read_message(value: Any) -> Message | None:
     return Message(value["id"], _ROLES[role], kind, text or "", name if kind is Kind.TOOL_CALL else None, call)
 
 
+def _view_folded(stored: Any) -> Iterator[str]:
+    for block in stored.values() if isinstance(stored, dict) else ():
+        for part in block.values() if isinstance(block, dict) else ():
+            if isinstance(text := _member(part, "text"), str):
+                yield text
+
+
 def _holders(copies: tuple[BiliMessage, ...], refs: BiliRefs) -> tuple[BiliMessage, ...]:
     """Give each message once; two that differ under one id are both kept, so that neither passes for the holder."""
     stored = {entry.message: entry for entry in reversed(copies) if entry.path[-2] == "messages"}
@@ -349,4 +355,12 @@ def hashes_to_id(stored: Mapping[str, Any], text: str) -> bool:
     """Say whether a stored message with *text* as its text hashes to its own id, twins' suffix aside."""
     match = _KERNEL_ID.fullmatch(stored["id"])
     parts = (*(stored.get(key) or "" for key in ("role", "contentType", "toolCallId", "toolName")), text)
-    return match is not None and match[1] == "h_" + sha256(to_wtf8("|".join(parts))).hexdigest()[:16]
+    return match is not None and match[1] == "h_" + sha256(_to_node_utf8("|".join(parts))).hexdigest()[:16]
+
+
+def _to_node_utf8(text: str) -> bytes:
+    """Encode as Node does when it hashes a string: each lone half becomes U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
