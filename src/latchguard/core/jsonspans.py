@@ -2,7 +2,8 @@
 
 1. Works on UTF-8 bytes that are valid JSON (`core.jsontext` judges that first) with a byte-order mark or not.
 2. A path is a tuple of object keys and array positions; of duplicate keys the last counts, as in `JSON.parse`.
-3. All walks are iterative; a container is scanned when a path goes through it, once.
+3. All walks are iterative. The first scan over a container notes where those inside of it end: no byte is scanned
+   for its brackets twice.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ __all__ = ["Edit", "Insert", "JsonSpans", "Path", "Remove", "Replace", "edit_jso
 Path: TypeAlias = tuple[str | int, ...]
 
 _WHITE: Final = re.compile(rb"[ \t\n\r]*+")
-_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_COMMA: Final = re.compile(rb"[ \t\n\r]*+,?[ \t\n\r]*+")
+_KEY: Final = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# The next bracket outside of strings, whatever stands before it: one match per bracket, none per string.
+_BRACKET: Final = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+[\[\]{}]', re.DOTALL)
 _SCALAR_END: Final = re.compile(rb"[ \t\n\r,\]}]|\Z")
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
@@ -69,6 +73,7 @@ class JsonSpans:
         self.raw = raw
         self._members: dict[int, Sequence[_Member]] = {}
         self._by_key: dict[int, Mapping[str | int, _Member]] = {}
+        self._ends: dict[int, int] = {}
         start = 3 if raw.startswith(b"\xef\xbb\xbf") else 0
         self._root = self._skip_white(start)
 
@@ -102,18 +107,19 @@ class JsonSpans:
         number = 0
         position = self._skip_white(position + 1)
         while self.raw[position] not in b"]}":
-            start, key = position, number
-            name: str | int = key
+            start = position
+            name: str | int = number
             if opening == b"{":
-                end = self._skip_value(position)
-                name = json.loads(self.raw[position:end])
-                position = self._skip_white(self._skip_white(end) + 1)
+                key = _KEY.match(self.raw, position)
+                if key is None:
+                    raise ValueError(f"no key at byte {position}")
+                name = json.loads(key[1]) if b"\\" in key[1] else key[1][1:-1].decode()
+                position = key.end()
             end = self._skip_value(position)
             yield _Member(name, start, position, end)
             number += 1
-            position = self._skip_white(end)
-            if self.raw[position : position + 1] == b",":
-                position = self._skip_white(position + 1)
+            comma = _COMMA.match(self.raw, end)
+            position = comma.end() if comma else end
 
     def _skip_white(self, position: int) -> int:
         match = _WHITE.match(self.raw, position)
@@ -126,15 +132,18 @@ class JsonSpans:
             if match is None:
                 raise ValueError(f"no JSON value at byte {position}")
             return match.end() if opening == b'"' else match.start()
-        depth = 0
-        for token in _STRUCTURE.finditer(self.raw, position):
-            mark = token[0]
-            if mark in (b"{", b"["):
-                depth += 1
-            elif mark in (b"}", b"]"):
-                depth -= 1
-                if depth == 0:
-                    return token.end()
+        return self._ends.get(position) or self._skip_container(position)
+
+    def _skip_container(self, position: int) -> int:
+        opened: list[int] = []
+        for token in _BRACKET.finditer(self.raw, position):
+            end = token.end()
+            if self.raw[end - 1] in b"[{":
+                opened.append(end - 1)
+            else:
+                self._ends[opened.pop()] = end
+                if not opened:
+                    return end
         raise ValueError(f"the container at byte {position} has no end")
 
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
@@ -56,6 +56,7 @@ _KERNEL_ID: Final = re.compile(r"(h_[0-9a-f]{16})(?:_[0-9]+)?", re.ASCII)
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _KINDS: Final = {str(kind): kind for kind in Kind}
 _ROLES: Final = {str(role): role for role in Role}
+_TEXT: Final = (str, type(None))
 
 
 @frozen
@@ -287,14 +288,15 @@ def _view_messages(record: Mapping[str, Any], root: Path, unreadable: set[str]) 
 def _read_message(value: Any) -> Message | None:
     if not isinstance(value, dict):
         return None
-    text, name, call = (value.get(key) for key in ("text", "toolName", "toolCallId"))
-    role, content = value.get("role"), value.get("contentType")
-    if not isinstance(value.get("id"), str) or not isinstance(role, str) or role not in _ROLES:
+    get = value.get
+    message_id, role, content = get("id"), get("role"), get("contentType")
+    text, name, call = get("text"), get("toolName"), get("toolCallId")
+    if not (isinstance(message_id, str) and isinstance(content, str) and isinstance(role, str) and role in _ROLES):
         return None
-    if not isinstance(content, str) or not all(found is None or isinstance(found, str) for found in (text, name, call)):
+    if not (isinstance(text, _TEXT) and isinstance(name, _TEXT) and isinstance(call, _TEXT)):
         return None
     kind = _KINDS.get(content, Kind.OTHER)
-    return Message(value["id"], _ROLES[role], kind, text or "", name if kind is Kind.TOOL_CALL else None, call)
+    return Message(message_id, _ROLES[role], kind, text or "", name if kind is Kind.TOOL_CALL else None, call)
 
 
 def _view_folded(stored: Any) -> Iterator[str]:
@@ -306,14 +308,19 @@ def _view_folded(stored: Any) -> Iterator[str]:
 
 def _holders(copies: tuple[BiliMessage, ...], refs: BiliRefs) -> tuple[BiliMessage, ...]:
     """Give each message once; two that differ under one id are both kept, so that neither passes for the holder."""
-    stored = {entry.message: entry for entry in reversed(copies) if entry.path[-2] == "messages"}
-    ids = {message.id for message in stored}
-    extra = {
-        entry.message: entry
-        for entry in reversed(copies)
-        if entry.path[-2] != "messages" and entry.message.id not in ids and entry.message.id in refs.by_id
-    }
-    return (*reversed(stored.values()), *reversed(extra.values()))
+    stored = [entry for entry in copies if entry.path[-2] == "messages"]
+    ids = {entry.message.id for entry in stored}
+    if len(ids) < len(stored):
+        stored = _distinct(stored)
+    known = refs.by_id.keys() - ids
+    return (*stored, *_distinct(entry for entry in copies if entry.message.id in known))
+
+
+def _distinct(entries: Iterable[BiliMessage]) -> list[BiliMessage]:
+    found: dict[Message, BiliMessage] = {}
+    for entry in entries:
+        found.setdefault(entry.message, entry)
+    return list(found.values())
 
 
 def _view_latches(state: Mapping[str, Any], path: Path, faults: list[Fault]) -> Iterator[BiliLatch]:
