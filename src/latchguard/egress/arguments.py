@@ -6,7 +6,7 @@ They run last, alone and iteratively, so that no other rule can keep them from r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
 from latchguard.core.findings import Repair, Wire
 from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_json
 from latchguard.egress.draft import Set
-from latchguard.egress.layout import find_calls
+from latchguard.egress.layout import CALL_BLOCKS, at, conversations, find_calls
 from latchguard.egress.rule import EgressRule, Fix, Hit, Scene, Trigger, make_rule
 
 __all__ = ["RULES", "argument_hits"]
@@ -28,10 +28,9 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def argument_hits(body: Any, wire: Wire, *, calls: bool = False, decoded: bool = False) -> dict[Trigger, list[Hit]]:
-    """Walk over the calls of *body* and give those that a rule must look at; with *calls*, all of them too.
-
-    The fast path: text that orjson parses to an object, with too few brackets to be too deep, concerns no rule.
-    """
+    """Walk over the calls of *body* and give those that a rule must look at; with *calls*, all of them too."""
+    if not calls and all(_all_plain(at(body, path), wire, decoded=decoded) for path in conversations(body, wire)):
+        return {}
     suspects: list[Hit] = []
     every: list[Hit] = []
     plain = _is_plain_text if wire in _STRING_WIRES else _is_plain_decoded if decoded else _is_plain_object
@@ -45,6 +44,60 @@ def argument_hits(body: Any, wire: Wire, *, calls: bool = False, decoded: bool =
             suspects.append(Hit(call.path, value, call.name))
     trigger = Trigger.SUSPECT_ARGUMENTS if wire in _STRING_WIRES else Trigger.SUSPECT_INPUT
     return {trigger: suspects, Trigger.CALL: every}
+
+
+def _all_plain(items: Sequence[Any], wire: Wire, *, decoded: bool) -> bool:
+    """Say whether the calls of *items* are plainly right: the usual answer, at a fifth of the walk's price.
+
+    Comprehensions over the usual shape; any other shape, and any doubt, is False, and the walk decides.
+    """
+    try:
+        if wire in _STRING_WIRES:
+            texts = _PLAIN_TEXTS[wire](items)
+            if max(map(len, texts), default=0) > _SHALLOW_LENGTH:
+                return all(map(_is_plain_text, texts))
+            return {type(text) for text in texts} <= _STR and {type(orjson.loads(text)) for text in texts} <= _DICT
+        return decoded and _PLAIN_TYPES[wire](items) <= _DICT
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return False
+
+
+def _chat_texts(messages: Sequence[Any]) -> list[Any]:
+    legacy = [message["function_call"] for message in messages if "function_call" in message]
+    return [
+        call["function"]["arguments"]
+        for message in messages
+        if "tool_calls" in message
+        for call in message["tool_calls"] or ()
+    ] + [call["arguments"] for call in legacy if call]
+
+
+def _responses_texts(items: Sequence[Any]) -> list[Any]:
+    return [item["arguments"] for item in items if item.get("type") == "function_call"]
+
+
+def _anthropic_types(messages: Sequence[Any]) -> set[type]:
+    return {
+        type(block["input"])
+        for message in messages
+        if message["role"] == "assistant" and type(message["content"]) is not str
+        for block in message["content"]
+        if block["type"] in CALL_BLOCKS
+    }
+
+
+def _gemini_types(contents: Sequence[Any]) -> set[type]:
+    parts = [part for content in contents for part in content["parts"]]
+    return {
+        type(part[key]["args"]) for key in ("functionCall", "function_call") for part in parts if key in part
+    }
+
+
+_DICT: Final = {dict}
+_STR: Final = {str}
+_SHALLOW_LENGTH: Final = 2 * MAX_DEPTH  # no shorter text nests deeper than MAX_DEPTH
+_PLAIN_TEXTS: Final = {Wire.OPENAI_CHAT: _chat_texts, Wire.OPENAI_RESPONSES: _responses_texts}
+_PLAIN_TYPES: Final = {Wire.ANTHROPIC: _anthropic_types, Wire.GEMINI: _gemini_types}
 
 
 def _is_plain_text(value: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from latchguard.core.findings import Wire
 from latchguard.core.jsonspans import Path
 
-__all__ = ["Call", "at", "conversations", "declared_parameters", "find_calls", "is_list"]
+__all__ = ["CALL_BLOCKS", "Call", "at", "conversations", "declared_parameters", "find_calls", "is_list"]
 
 _SEQUENCES: Final[Mapping[Wire, tuple[str, ...]]] = {
     Wire.OPENAI_CHAT: ("messages",),
@@ -21,7 +21,7 @@ _SEQUENCES: Final[Mapping[Wire, tuple[str, ...]]] = {
     Wire.ANTHROPIC: ("messages",),
     Wire.GEMINI: ("contents",),
 }
-_CALL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+CALL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -88,7 +88,7 @@ def _anthropic_calls(messages: Sequence[Any], base: Path) -> Iterator[Call]:
         blocks = message.get("content")
         if isinstance(blocks, list | tuple):
             for number, block in enumerate(blocks):
-                if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS:
+                if isinstance(block, dict) and block.get("type") in CALL_BLOCKS:
                     yield Call((*base, place, "content", number, "input"), block, "input", _name(block))
 
 
