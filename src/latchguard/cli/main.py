@@ -16,7 +16,11 @@ from latchguard.core.errors import LatchguardError
 __all__ = ["main"]
 
 # command -> module that holds it under `<command>_command`
-COMMANDS: Final[Mapping[str, str]] = {}
+COMMANDS: Final[Mapping[str, str]] = {
+    "explain": "latchguard.cli.rules",
+    "harden": "latchguard.cli.hardening",
+    "rules": "latchguard.cli.rules",
+}
 
 
 class _Commands(click.Group):

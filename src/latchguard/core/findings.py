@@ -72,6 +72,7 @@ class Rule:
         doc: when it fires, where that is documented or was seen and when, what its repair costs.
         wires: the wires it looks at; none for rules of storage and state.
         demand: fires only where a profile makes this demand; None for always.
+        errors: phrases of provider errors behind which it stands; `...` for any text.
     """
 
     slug: str
@@ -80,3 +81,4 @@ class Rule:
     doc: str
     wires: tuple[Wire, ...] = ()
     demand: str | None = None
+    errors: tuple[str, ...] = ()

@@ -88,9 +88,7 @@ def _anthropic_types(messages: Sequence[Any]) -> set[type]:
 
 def _gemini_types(contents: Sequence[Any]) -> set[type]:
     parts = [part for content in contents for part in content["parts"]]
-    return {
-        type(part[key]["args"]) for key in ("functionCall", "function_call") for part in parts if key in part
-    }
+    return {type(part[key]["args"]) for key in ("functionCall", "function_call") for part in parts if key in part}
 
 
 _DICT: Final = {dict}
@@ -141,8 +139,8 @@ def _is_json(value: Any) -> bool:
 def check_not_string(hit: Hit, scene: Scene) -> Fix | None:
     """Arguments that are no string: an object, a list or a number stands where JSON text belongs.
 
-    Fires on: any value of `arguments` but a string and null. Seen: bytedance/deer-flow#4445 (2026), where the
-    server answers "Input should be a valid string"; the OpenAI references type the field as a string.
+    Fires on: any value of `arguments` but a string and null. Documented: both OpenAI references type the field as a
+    string. Seen: bytedance/deer-flow#4445, ggml-org/llama.cpp#20198 (2026-03); "Input should be a valid string".
     Repair: lossless, the value as compact JSON in its key order; the placeholder where JSON cannot carry it.
     """
     if isinstance(hit.value, str):
@@ -159,9 +157,9 @@ def check_invalid_json(hit: Hit, scene: Scene) -> Fix | None:
     """Arguments that are no JSON: text that is not empty and that `JSON.parse` would refuse.
 
     Fires on: prose, cut JSON, `NaN`, raw control characters, a BOM, trailing commas, two documents, nesting beyond
-    1,000 levels. Documented: RFC 8259. Seen: servers answer "Failed to parse tool call arguments as JSON"
-    (ggml-org/llama.cpp#23516, 2026-05), "arguments must be a valid JSON object string", 500 `parse_error.101`;
-    a session that resends such a call is poisoned for good.
+    1,000 levels. Documented: RFC 8259. Seen: vllm-project/vllm#48922 (2026-07), ggml-org/llama.cpp#23516
+    (2026-05), mistralai/mistral-vibe#615 (2026-04), 500 `parse_error.101`: the client resends the history each turn,
+    so that the session is poisoned for good.
     Repair: raw control characters inside strings are escaped, lossless; all else becomes the placeholder object.
     Nothing is completed: a cut command must not come out looking whole. The raw text stands in the finding.
     """
@@ -180,8 +178,8 @@ def check_invalid_json(hit: Hit, scene: Scene) -> Fix | None:
 def check_empty(hit: Hit, scene: Scene) -> Fix | None:
     """Arguments are the empty string, and the target wants an object.
 
-    Fires under `strict-args` only: elsewhere `""` is legal. Seen: vllm-project/vllm#19419 (2025), "Assistant tool
-    call function.arguments must be valid JSON."
+    Fires under `strict-args` only: elsewhere `""` is legal. Seen: vllm-project/vllm#19419 (2025), agno-agi/agno#10254
+    (2026-09); "Assistant tool call function.arguments must be valid JSON."
     Repair: `{}`, lossless: a call without arguments.
     """
     return _fix(hit, Repair.LOSSLESS, "{}") if hit.value == "" else None
@@ -191,7 +189,7 @@ def check_double_encoded(hit: Hit, scene: Scene) -> Fix | None:
     """Arguments are a JSON string that holds the object.
 
     Fires under `strict-args` only: elsewhere any JSON is legal. At most 4 parses, the first included. Seen:
-    tailcallhq/forgecode#2764 (2026).
+    tailcallhq/forgecode#2764; quarkiverse/quarkus-langchain4j#2642 (2026-06).
     Repair: the innermost text, verbatim, lossless. Raw surrogate halves in it become escapes, which mean the same.
     """
     inner = _unwrap(hit.value)
@@ -205,7 +203,7 @@ def check_not_object(hit: Hit, scene: Scene) -> Fix | None:
 
     Fires under `strict-args` only: elsewhere any JSON is legal. Seen: chat templates walk over the arguments,
     "Can only get item pairs from a mapping" (QwenLM/Qwen3-Coder#444, 2025-07; mudler/LocalAI#10256, 2026-06);
-    vercel/ai#18999 (2026).
+    sgl-project/sglang#28035 (2026-06), vercel/ai#18999.
     Repair: `{"value": ...}` around the verbatim text, lossless; the placeholder where that nests too deep.
     """
     if not isinstance(hit.value, str) or not hit.value or _unwrap(hit.value) is not None:
@@ -227,7 +225,7 @@ def check_input(hit: Hit, scene: Scene) -> Fix | None:
     Fires on: text (a clip that landed on a call), a list, a number; on Anthropic null and a missing key too, on
     Gemini these are legal; an object that JSON cannot carry. Documented: both references type the field as an
     object; Anthropic answers "tool_use.input: Input should be a valid dictionary". Seen:
-    langchain-ai/langsmith-sdk#2435 (2026).
+    anthropics/anthropic-sdk-typescript#648 (2024-12), langchain-ai/langsmith-sdk#2435.
     Repair: text that parses to an object, at most 4 levels, becomes it, and nothing (`""`, null) becomes `{}`,
     lossless; all else becomes the placeholder object.
     """
@@ -292,9 +290,26 @@ def _unwrap(text: Any) -> str | None:
 
 # In the order in which they run: what one makes, the next sees.
 RULES: Final[tuple[EgressRule, ...]] = (
-    make_rule("args-not-string", Trigger.SUSPECT_ARGUMENTS, Repair.PLACEHOLDER, check_not_string, wires=_STRING_WIRES),
     make_rule(
-        "args-invalid-json", Trigger.SUSPECT_ARGUMENTS, Repair.PLACEHOLDER, check_invalid_json, wires=_STRING_WIRES
+        "args-not-string",
+        Trigger.SUSPECT_ARGUMENTS,
+        Repair.PLACEHOLDER,
+        check_not_string,
+        wires=_STRING_WIRES,
+        errors=("Input should be a valid string", "arguments: expected a string, but got an object"),
+    ),
+    make_rule(
+        "args-invalid-json",
+        Trigger.SUSPECT_ARGUMENTS,
+        Repair.PLACEHOLDER,
+        check_invalid_json,
+        wires=_STRING_WIRES,
+        errors=(
+            "arguments must be a valid JSON object string",
+            "Failed to parse tool call arguments as JSON",
+            "arguments must be valid JSON",
+            "parse_error.101",
+        ),
     ),
     make_rule(
         "args-empty",
@@ -303,6 +318,7 @@ RULES: Final[tuple[EgressRule, ...]] = (
         check_empty,
         wires=_STRING_WIRES,
         demand="args-object",
+        errors=("Assistant tool call function.arguments must be valid JSON",),
     ),
     make_rule(
         "args-double-encoded",
@@ -311,6 +327,7 @@ RULES: Final[tuple[EgressRule, ...]] = (
         check_double_encoded,
         wires=_STRING_WIRES,
         demand="args-object",
+        errors=("Can only get item pairs from a mapping",),
     ),
     make_rule(
         "args-not-object",
@@ -319,7 +336,15 @@ RULES: Final[tuple[EgressRule, ...]] = (
         check_not_object,
         wires=_STRING_WIRES,
         demand="args-object",
+        errors=("Can only get item pairs from a mapping",),
     ),
-    make_rule("input-not-object", Trigger.SUSPECT_INPUT, Repair.PLACEHOLDER, check_input, wires=_OBJECT_WIRES),
+    make_rule(
+        "input-not-object",
+        Trigger.SUSPECT_INPUT,
+        Repair.PLACEHOLDER,
+        check_input,
+        wires=_OBJECT_WIRES,
+        errors=("tool_use.input: Input should be a valid dictionary",),
+    ),
     make_rule("args-miss-required", Trigger.CALL, Repair.DETECT, check_required, demand="args-required"),
 )

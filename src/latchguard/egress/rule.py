@@ -111,9 +111,16 @@ ALL_WIRES: Final = tuple(Wire)
 
 
 def make_rule(
-    slug: str, trigger: Trigger, repair: Repair, check: Check, *, wires: Sequence[Wire] = ALL_WIRES, demand: str = ""
+    slug: str,
+    trigger: Trigger,
+    repair: Repair,
+    check: Check,
+    *,
+    wires: Sequence[Wire] = ALL_WIRES,
+    demand: str | None = None,
+    errors: Sequence[str] = (),
 ) -> EgressRule:
     """Make a rule; its area is the module of *check*, its text the docstring of *check*."""
     area = check.__module__.rpartition(".")[2]
     doc = getdoc(check) or ""
-    return EgressRule(slug, area, repair, doc, tuple(wires), demand or None, trigger=trigger, check=check)
+    return EgressRule(slug, area, repair, doc, tuple(wires), demand, tuple(errors), trigger=trigger, check=check)

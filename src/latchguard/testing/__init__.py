@@ -1,0 +1,1 @@
+"""Tools for whoever tests a kernel, a store or a guard."""
