@@ -74,7 +74,7 @@ def _profile_lines() -> Iterator[str]:
     yield ""
     yield "# Profiles"
     yield ""
-    yield "Several join with commas, in any order. A name without a row makes no demand beyond its wire in this release."
+    yield "Several join with commas, in any order. A name without a row makes no demand beyond its wire yet."
     yield ""
     yield f"Names: {', '.join(f'`{name}`' for name in PROFILES)}."
     yield ""

@@ -91,8 +91,10 @@ def _responses(draw: _Draw, turns: list[dict[str, Any]]) -> dict[str, Any]:
         for call in turn["calls"]:
             arguments = _encode(draw, call["input"])
             items.append({"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": arguments})
-        for call in draw(st.permutations(turn["calls"])):
-            items.append({"type": "function_call_output", "call_id": call["id"], "output": call["result"]})
+        items += (
+            {"type": "function_call_output", "call_id": call["id"], "output": call["result"]}
+            for call in draw(st.permutations(turn["calls"]))
+        )
         part = {"type": "output_text", "text": turn["answer"]}
         items.append({"type": "message", "role": "assistant", "content": [part]})
     return {"model": "m", "input": [*items, {"role": "user", "content": draw(_TEXTS)}]}
