@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -19,12 +20,16 @@ _SCHEMA = 1
 
 
 @click.command("harden")
-@click.option("--wire", type=click.Choice([*Wire]), help="The wire of the body. Default: told from its shape.")
+@click.option(
+    "--wire",
+    type=click.Choice([wire.value for wire in Wire]),
+    help="The wire of the body. Default: told from its shape.",
+)
 @click.option("--profile", metavar="NAMES", help="What the target demands: names of `latchguard rules --profiles`.")
 @click.option(
     "--allow",
-    type=click.Choice([Repair.LOSSLESS, Repair.PLACEHOLDER, Repair.LOSSY]),
-    default=Repair.LOSSY,
+    type=click.Choice([repair.value for repair in Repair if repair is not Repair.DETECT]),
+    default=Repair.LOSSY.value,
     show_default=True,
     help="The dearest repair to make.",
 )
@@ -35,14 +40,13 @@ def harden_command(wire: str | None, profile: str | None, allow: str, *, as_json
     Every byte outside a repaired span is copied. Exit status: 0 clean or repaired, 3 repaired but findings are
     left, 2 no usable body (nothing is written then) or options.
     """
-    raw = click.get_binary_stream("stdin").read()
+    raw = sys.stdin.buffer.read()
     try:
         result = harden_json(raw, wire, profile=profile, allow=allow)
     except LatchguardError as error:
         raise click.UsageError(str(error)) from error
-    output = click.get_binary_stream("stdout")
-    output.write(result.raw)
-    output.flush()
+    sys.stdout.buffer.write(result.raw)
+    sys.stdout.buffer.flush()
     _report(result, as_json=as_json)
     return Status.CLEAN if result.clean else Status.LEFT
 

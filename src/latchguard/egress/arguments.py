@@ -235,7 +235,7 @@ def check_input(hit: Hit, scene: Scene) -> Fix | None:
     if isinstance(value, str):
         text = value if _unwrap(value) is None else _unwrap(value)
         value = _load(text)
-        if isinstance(value, dict) and (scene.decoded or _is_json(value)):
+        if isinstance(value, dict) and _is_json(value):
             return _fix(hit, Repair.LOSSLESS, value)
     return _fix(hit, Repair.PLACEHOLDER, load_json(PLACEHOLDER_ARGUMENTS))
 

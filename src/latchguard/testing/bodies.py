@@ -39,7 +39,7 @@ _POISON: Final = st.sampled_from(
         "[" * 1001 + "]" * 1001,
     ]
 )
-_JUNK: Final = (
+_JUNK: Final[st.SearchStrategy[Any]] = (
     st.none() | st.booleans() | st.integers() | st.just([]) | st.just({}) | st.lists(_SCALARS, max_size=2) | _OBJECTS
 )
 
