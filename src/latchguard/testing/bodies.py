@@ -156,9 +156,8 @@ def damaged_bodies(draw: _Draw, wire: Wire) -> Any:
     """Bodies with one to four faults: poisoned or missing values, items gone, doubled, moved, junk of any type."""
     body = draw(legal_bodies(wire))
     for _ in range(draw(st.integers(1, 4))):
-        places = _places(body)
-        container, key = places[draw(st.integers(0, len(places) - 1))]
-        _damage(draw, container, key)
+        if places := _places(body):
+            _damage(draw, *places[draw(st.integers(0, len(places) - 1))])
     return body
 
 
