@@ -19,7 +19,7 @@ import orjson
 
 from latchguard.core.errors import InvalidValueError, cut
 
-__all__ = ["MAX_DEPTH", "Verdict", "check_json", "dump_json", "escape_controls", "load_json"]
+__all__ = ["MAX_DEPTH", "Verdict", "check_json", "dump_json", "escape_controls", "load_exact", "load_json"]
 
 MAX_DEPTH: Final = 1000
 _INT64_DIGITS: Final = 20
@@ -42,6 +42,7 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _BLANK = re.compile(r"[ \t\n\r]*+")
+_WIDE_INTEGER = re.compile(r"[0-9]{19}")
 
 # The grammar as data: in each state, what a token does. "value" stands for a string or scalar.
 _NEXT: Final[dict[tuple[str, str], str]] = {
@@ -120,6 +121,8 @@ def _check_tokens(text: str) -> Verdict:
 def load_json(text: str) -> Any:
     """Parse valid JSON. Numbers beyond a double become infinite, as in JavaScript; the last of duplicate keys wins.
 
+    Integers beyond 64 bits may become floats; `load_exact` keeps them.
+
     Raises:
         ValueError: *text* is not valid (the `Verdict` is not `VALID`), or Python cannot nest that deep here.
     """
@@ -127,6 +130,21 @@ def load_json(text: str) -> Any:
     if verdict is not Verdict.VALID:
         raise ValueError(verdict)
     if value is not _UNREAD:
+        return value
+    try:
+        return json.loads(text, parse_int=_parse_int)
+    except RecursionError as error:
+        raise ValueError(Verdict.TOO_DEEP) from error
+
+
+def load_exact(text: str) -> Any:
+    """Parse as `load_json`, but integers keep all their digits: orjson makes floats of those beyond 64 bits.
+
+    Raises:
+        ValueError: as `load_json`.
+    """
+    value = load_json(text)
+    if not _WIDE_INTEGER.search(text):
         return value
     try:
         return json.loads(text, parse_int=_parse_int)

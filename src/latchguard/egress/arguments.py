@@ -14,7 +14,7 @@ import orjson
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
 from latchguard.core.findings import Repair, Wire
-from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_json
+from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_exact
 from latchguard.egress.draft import Set
 from latchguard.egress.layout import CALL_BLOCKS, at, conversations, find_calls
 from latchguard.egress.rule import EgressRule, Fix, Hit, Scene, Trigger, make_rule
@@ -24,6 +24,7 @@ __all__ = ["RULES", "argument_hits"]
 _MAX_PARSES: Final = 4
 _STRING_WIRES: Final = (Wire.OPENAI_CHAT, Wire.OPENAI_RESPONSES)
 _OBJECT_WIRES: Final = (Wire.ANTHROPIC, Wire.GEMINI)
+_PLACEHOLDER: Final[dict[str, Any]] = load_exact(PLACEHOLDER_ARGUMENTS)
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -209,7 +210,7 @@ def check_not_object(hit: Hit, scene: Scene) -> Fix | None:
     if not isinstance(hit.value, str) or not hit.value or _unwrap(hit.value) is not None:
         return None
     try:
-        if isinstance(load_json(hit.value), dict):
+        if isinstance(load_exact(hit.value), dict):
             return None
     except ValueError:
         return None
@@ -237,7 +238,7 @@ def check_input(hit: Hit, scene: Scene) -> Fix | None:
         value = _load(text)
         if isinstance(value, dict) and _is_json(value):
             return _fix(hit, Repair.LOSSLESS, value)
-    return _fix(hit, Repair.PLACEHOLDER, load_json(PLACEHOLDER_ARGUMENTS))
+    return _fix(hit, Repair.PLACEHOLDER, dict(_PLACEHOLDER))
 
 
 def check_required(hit: Hit, scene: Scene) -> Fix | None:
@@ -267,7 +268,7 @@ def _fix(hit: Hit, repair: Repair, after: Any, note: str = "") -> Fix:
 
 def _load(text: Any) -> Any:
     try:
-        return load_json(text)
+        return load_exact(text)
     except ValueError:
         return None
 

@@ -9,18 +9,19 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
-from attrs import frozen
+from attrs import evolve, frozen
 
 from latchguard.core.codec import decode_utf8
 from latchguard.core.errors import InvalidValueError, cut
 from latchguard.core.findings import Finding, Repair, Wire, permits
 from latchguard.core.identity import to_wtf8
 from latchguard.core.jsonspans import format_path
-from latchguard.core.jsontext import dump_json, load_json
+from latchguard.core.jsontext import dump_json, load_exact
 from latchguard.egress import arguments
 from latchguard.egress.bodybytes import render_bytes
 from latchguard.egress.draft import Draft
@@ -36,6 +37,7 @@ RULES: Final = arguments.RULES
 
 _LOG: Final = logging.getLogger("latchguard.egress")
 _LOGGED_BYTES: Final = 64
+_WIDE_INTEGER: Final = re.compile(rb"[0-9]{19}")
 
 # The library prints nothing: without a handler of the host's its records go nowhere.
 logging.getLogger("latchguard").addHandler(logging.NullHandler())
@@ -134,6 +136,7 @@ def harden(
         raise InvalidValueError("$", "a request body: an object, or a list of messages", cut(body))
     run = _Run(Draft(body), *_options(body, wire, profile, allow), session, error, recorded)
     findings, failed = _harden(run)
+    _log(findings, session)
     return Hardened(run.draft.body, findings, failed)
 
 
@@ -172,8 +175,13 @@ def harden_json(
     if not isinstance(raw, bytes):
         raise InvalidValueError("raw", "bytes", type(raw).__name__)
     body = _parse(raw)
-    run = _Run(Draft(body), *_options(body, wire, profile, allow), session, error, recorded, decoded=True)
+    options = _options(body, wire, profile, allow)
+    run = _Run(Draft(body), *options, session, error, recorded, decoded=True)
     findings, failed = _harden(run)
+    if run.draft.body is not body and (exact := _parse_wide(raw)) is not None:
+        run = evolve(run, draft=Draft(exact))
+        findings, failed = _harden(run)
+    _log(findings, session)
     return HardenedJson(render_bytes(raw, run.draft), findings, failed)
 
 
@@ -182,12 +190,22 @@ def _parse(raw: bytes) -> Any:
         body = orjson.loads(raw)
     except ValueError:
         try:
-            body = load_json(decode_utf8(raw))
+            body = load_exact(decode_utf8(raw))
         except ValueError as error:
             raise InvalidValueError("$", "a JSON body, at most 1,000 levels deep", f"{error}: {cut(raw)}") from error
     if not isinstance(body, dict | list):
         raise InvalidValueError("$", "a request body: an object, or a list of messages", cut(raw))
     return body
+
+
+def _parse_wide(raw: bytes) -> Any:
+    """Give the body with every digit of its integers, where orjson may have made floats of some; else None."""
+    if not _WIDE_INTEGER.search(raw):
+        return None
+    try:
+        return load_exact(raw.decode())
+    except ValueError:  # nested too deep for that
+        return None
 
 
 def _options(body: Any, wire: Any, profile: str | None, allow: Any) -> tuple[Wire, Demands, Repair]:
@@ -198,11 +216,7 @@ def _options(body: Any, wire: Any, profile: str | None, allow: Any) -> tuple[Wir
 
 
 def _harden(run: _Run) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    findings: list[Finding] = []
-    findings += _run_arguments(run)
-    for finding in findings:
-        _log(finding, run.session)
-    return tuple(findings), ()
+    return tuple(_run_arguments(run)), ()
 
 
 def _run_arguments(run: _Run) -> Iterable[Finding]:
@@ -246,17 +260,18 @@ def _finding(rule: EgressRule, fix: Fix, run: _Run) -> Finding:
     )
 
 
-def _log(finding: Finding, session: str | None) -> None:
-    _LOG.warning(
-        "%s at %s: session %s, tool %s, %s repair %s, found %s",
-        finding.rule,
-        ascii(finding.path)[1:-1],
-        cut(session),
-        cut(finding.tool_name),
-        finding.repair,
-        "made" if finding.applied else "not made",
-        _shown(finding.before),
-    )
+def _log(findings: Iterable[Finding], session: str | None) -> None:
+    for finding in findings:
+        _LOG.warning(
+            "%s at %s: session %s, tool %s, %s repair %s, found %s",
+            finding.rule,
+            ascii(finding.path)[1:-1],
+            cut(session),
+            cut(finding.tool_name),
+            finding.repair,
+            "made" if finding.applied else "not made",
+            _shown(finding.before),
+        )
 
 
 def _shown(value: Any) -> str:

@@ -21,7 +21,7 @@ _SEQUENCES: Final[Mapping[Wire, tuple[str, ...]]] = {
     Wire.ANTHROPIC: ("messages",),
     Wire.GEMINI: ("contents",),
 }
-CALL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+CALL_BLOCKS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")  # a tuple: junk need not be hashable
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
