@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Final
 
 import click
 
-from latchguard.cli.status import Status
+from latchguard.cli.status import Status, error_status
 from latchguard.core.errors import LatchguardError
 
 __all__ = ["main"]
@@ -19,7 +20,11 @@ __all__ = ["main"]
 COMMANDS: Final[Mapping[str, str]] = {
     "explain": "latchguard.cli.rules",
     "harden": "latchguard.cli.hardening",
+    "repair": "latchguard.cli.repair",
     "rules": "latchguard.cli.rules",
+    "runs": "latchguard.cli.runs",
+    "scan": "latchguard.cli.scan",
+    "undo": "latchguard.cli.undo",
 }
 
 
@@ -46,6 +51,9 @@ def latchguard() -> None:
 
 def main() -> None:
     """Run the command line and exit with a documented status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal of any encoding shows what it can
     try:
         result = latchguard.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -57,7 +65,7 @@ def main() -> None:
         status = Status.INTERRUPTED
     except LatchguardError as error:
         click.echo(f"latchguard: {error}", err=True)
-        status = Status.FAILED
+        status = error_status(error)
     except Exception:  # noqa: BLE001  # the last catch: a bug is reported with its traceback and its own status
         traceback.print_exc()
         status = Status.BUG

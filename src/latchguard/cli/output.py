@@ -1,0 +1,127 @@
+"""What a person reads: per file a line, per finding what was where and what stands there now; all of it escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+import orjson
+
+from latchguard.cli.progress import clear_progress
+from latchguard.core.errors import LatchguardError
+from latchguard.core.findings import Finding, Repair
+from latchguard.core.jsontext import dump_json
+from latchguard.repair.errors import FileError, escape
+from latchguard.repair.report import READERS, FileReport, State, Tally
+
+__all__ = ["TextReport", "complain", "plural"]
+
+_HEAD: Final = 120
+_TAIL: Final = 40
+
+_DONE: Final = {True: "repaired", False: "would be repaired"}
+
+
+def complain(error: LatchguardError, source: str | None = None) -> None:
+    """Write one line on stderr: what was expected, what was found, where; *source* where the error does not know it."""
+    clear_progress()
+    where = f"{escape(source)}: " if source is not None and not isinstance(error, FileError) else ""
+    click.echo(f"latchguard: {where}{error}", err=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """Give a count with its noun: `1 file`, `1,204 files`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+class TextReport:
+    """Writes to stdout, file by file."""
+
+    def __init__(self, *, applying: bool) -> None:
+        self._applying = applying
+
+    def add(self, report: FileReport) -> None:
+        """Write one file; nothing where it is clean or skipped. Why one failed goes to stderr."""
+        if report.outcome.error is not None and report.state is State.FAILED:
+            complain(report.outcome.error, report.outcome.source)
+        plan = report.outcome.plan
+        if plan is None or not plan.findings:
+            return
+        clear_progress()
+        session = f", session {_show(plan.session)}" if plan.session is not None else ""
+        click.echo(
+            f"{click.style(escape(report.outcome.source), bold=True)}: {plan.format}{session}: "
+            f"{plural(len(plan.findings), 'finding')}"
+        )
+        for finding in report.listed:
+            click.echo("\n".join(_finding_lines(finding, applying=self._applying)))
+        if report.omitted:
+            click.echo(f"  and {report.omitted:,} more of the same rules")
+
+    def end(self, tally: Tally, *, status: int, run: str | None) -> None:
+        """Write the counts, and what to do next."""
+        clear_progress()
+        total = sum(tally.files.values())
+        parts = ", ".join(f"{tally.files[state]:,} {_STATES[state]}" for state in State if tally.files[state])
+        click.echo(f"{plural(total, 'file')}: {parts}" if total else "no files")
+        for rule, count in sorted(tally.rules.items()):
+            click.echo(f"  {count:>6,}  {rule}")
+        for line in self._advice(tally, run):
+            click.echo(line)
+
+    def _advice(self, tally: Tally, run: str | None) -> Iterable[str]:
+        if run is not None:
+            yield f"Run {run}; `latchguard undo {run}` takes it back."
+        elif tally.repairable and not self._applying:
+            yield f"Nothing was written; `latchguard repair --apply` repairs {plural(tally.repairable, 'file')}."
+        if not tally.repairable:
+            return
+        for file_format in sorted(tally.formats & READERS.keys()):
+            if not self._applying:
+                yield "Stop the process that writes these files first: at its next save it would overwrite the repair."
+            yield f"Readers that do not check the identity of a latch: {READERS[file_format]}."
+
+
+_STATES: Final = {
+    State.CLEAN: "clean",
+    State.FINDINGS: "with findings",
+    State.REPAIRED: "repaired",
+    State.LEFT: "with findings left",
+    State.FAILED: "not readable or not repaired",
+    State.SKIPPED: "skipped (no session)",
+}
+
+
+def _finding_lines(finding: Finding, *, applying: bool) -> Iterable[str]:
+    if finding.applied:
+        fate = f"{finding.repair.value}, {_DONE[applying]}"
+    elif finding.repair is Repair.DETECT:
+        fate = "left as it is"
+    else:
+        fate = f"left: its repair is {finding.repair.value}"
+    tool = f" of tool {_show(finding.tool_name)}" if finding.tool_name else ""
+    yield f"  {click.style(finding.rule, fg='yellow')} ({fate})"
+    yield f"    at      {escape(finding.path)}{tool}"
+    if finding.note:
+        yield f"    because {escape(finding.note)}"
+    if finding.before is not None:
+        yield f"    before  {click.style(_show(finding.before), fg='red')}"
+    if finding.after is not None:
+        yield f"    after   {click.style(_show(finding.after), fg='green')}"
+
+
+def _show(value: Any) -> str:
+    """Give *value* as JSON on one line, its middle cut out where it is long."""
+    text = value if isinstance(value, str) else dump_json(value).decode()
+    if len(text) > _HEAD + _TAIL:
+        cut = len(text) - _HEAD - _TAIL
+        return f"{_quote(text[:_HEAD])} [{cut:,} characters] {_quote(text[-_TAIL:])}"
+    return _quote(text) if isinstance(value, str) else escape(text)
+
+
+def _quote(text: str) -> str:
+    try:
+        return escape(orjson.dumps(text).decode())
+    except TypeError:  # a lone half of a surrogate pair
+        return escape(dump_json(text).decode())

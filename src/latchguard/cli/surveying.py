@@ -1,0 +1,224 @@
+"""What `scan` and `repair` share: their options, and the reports that outcomes are fed to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any, Final, Protocol
+
+import click
+from attrs import frozen
+
+from latchguard.cli.output import TextReport, complain
+from latchguard.cli.progress import show_progress
+from latchguard.cli.status import Status, error_status
+from latchguard.core.findings import Repair
+from latchguard.core.proof import MARKERS
+from latchguard.repair.errors import FileSystemError, SessionNotFoundError
+from latchguard.repair.files import FileSource, find_files
+from latchguard.repair.looking import Outcome, look_at_files
+from latchguard.repair.plans import Limits, PlanOptions
+from latchguard.repair.repairing import RepairRun
+from latchguard.repair.report import FileReport, JsonReport, State, Tally
+
+__all__ = ["Survey", "look", "report_outcomes", "survey_options"]
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_DEFAULTS: Final = Limits()
+
+
+class Report(Protocol):
+    """Where outcomes are written as they come."""
+
+    def add(self, report: FileReport) -> None:
+        """Take one file."""
+
+    def end(self, tally: Tally, *, status: int, run: str | None) -> None:
+        """Take what is known at the end."""
+
+
+@frozen
+class Survey:
+    """What a command line asks for.
+
+    Args:
+        sources: paths, globs, directories.
+        plan: what a plan may do.
+        format_name: the format of all sources; None to detect it.
+        session: the id of the one session that is wanted; None for all.
+        jobs: how many processes look.
+        as_json: whether stdout gets the JSON document instead of text.
+        report: path of a report file, None for none.
+    """
+
+    sources: tuple[str, ...]
+    plan: PlanOptions
+    format_name: str | None
+    session: str | None
+    jobs: int
+    as_json: bool
+    report: str | None
+
+
+def survey_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give *command* the options that `scan` and `repair` share, as one `Survey` in its first argument."""
+
+    @wraps(command)
+    def called(  # noqa: PLR0913  # one parameter per option, as click hands them over
+        *,
+        sources: tuple[str, ...],
+        allow: str,
+        only: Sequence[str],
+        skip: Sequence[str],
+        marker: Sequence[re.Pattern[str]],
+        format_name: str | None,
+        session: str | None,
+        jobs: int,
+        as_json: bool,
+        report: str | None,
+        max_file_bytes: int,
+        max_frame_bytes: int,
+        max_depth: int,
+        max_nodes: int,
+        **rest: Any,
+    ) -> Any:
+        limits = Limits(max_file_bytes, max_frame_bytes, max_depth, max_nodes)
+        plan = PlanOptions(Repair(allow), frozenset(only) or None, frozenset(skip), (*MARKERS, *marker), limits)
+        return command(Survey(sources, plan, format_name, session, jobs, as_json, report), **rest)
+
+    for option in reversed(_OPTIONS):
+        called = option(called)
+    return called
+
+
+def _check_sources(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for source in value:
+        if _URL.match(source):
+            raise click.BadParameter("expected a path, a glob or a directory, found the URL of a database")
+    return value
+
+
+def _split(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
+    return [slug.strip() for item in value for slug in item.split(",") if slug.strip()]
+
+
+def _check_report(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.endswith((".json", ".html")):
+        raise click.BadParameter("expected a name that ends in .json or .html")
+    return value
+
+
+def _compile(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(pattern) for pattern in value]
+    except re.error as error:
+        raise click.BadParameter(f"expected a regular expression: {error}") from error
+
+
+_AT_LEAST_ONE: Final = click.IntRange(min=1)
+_OPTIONS: Final = (
+    click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, callback=_check_sources),
+    click.option("--only", metavar="RULE", multiple=True, callback=_split, help="Look at these rules only."),
+    click.option("--skip", metavar="RULE", multiple=True, callback=_split, help="Pass over these rules."),
+    click.option(
+        "--allow",
+        type=click.Choice([repair.value for repair in Repair if repair is not Repair.DETECT]),
+        default=Repair.PLACEHOLDER.value,
+        show_default=True,
+        help="The dearest repair that is made.",
+    ),
+    click.option("--format", "format_name", type=click.Choice(["bili"]), help="The sources' format; else detected."),
+    click.option("--session", metavar="ID", help="Look at this session only."),
+    click.option(
+        "--marker", metavar="REGEX", multiple=True, callback=_compile,
+        help="What stands between head and tail of a clip, beside the markers that are known.",
+    ),
+    click.option("--jobs", metavar="N", type=_AT_LEAST_ONE, default=1, show_default=True, help="Processes that look."),
+    click.option("--json", "as_json", is_flag=True, help="Write one JSON document to stdout."),
+    click.option(
+        "--report", metavar="FILE", callback=_check_report, help="Write a report too, to FILE.json or FILE.html."
+    ),
+    click.option("--max-file-bytes", type=_AT_LEAST_ONE, default=_DEFAULTS.file_bytes, help="Larger files are left."),
+    click.option(
+        "--max-frame-bytes", type=_AT_LEAST_ONE, default=_DEFAULTS.frame_bytes,
+        help="Files that decompress to more are left.",
+    ),
+    click.option("--max-depth", type=_AT_LEAST_ONE, default=_DEFAULTS.depth, help="Deeper nested files are left."),
+    click.option("--max-nodes", type=_AT_LEAST_ONE, default=_DEFAULTS.nodes, help="Files of more values are left."),
+)  # fmt: skip
+
+
+def look(survey: Survey) -> Iterator[tuple[FileSource, Outcome]]:
+    """Look at the sources of *survey*; those that hold another session than the one that is wanted are left out."""
+    looked = look_at_files(
+        find_files(survey.sources), format_name=survey.format_name, options=survey.plan, jobs=survey.jobs
+    )
+    for source, outcome in looked:
+        if survey.session is None or outcome.plan is None or outcome.plan.session == survey.session:
+            yield source, outcome
+
+
+def report_outcomes(
+    outcomes: Iterable[Outcome], survey: Survey, *, command: str, applying: bool, run: RepairRun | None = None
+) -> Status:
+    """Feed *outcomes* to the reports as they come, and give the exit status: the highest that occurred.
+
+    Args:
+        outcomes: one per source, in order.
+        survey: what was asked for.
+        command: `scan` or `repair`.
+        applying: whether repairs are made.
+        run: what makes them.
+    """
+    tally = Tally(applying)
+    status, sessions = Status.CLEAN, 0
+    with _open_reports(survey, command=command, applying=applying) as reports:
+        for outcome in show_progress(outcomes, "files"):
+            sessions += outcome.plan is not None
+            report = tally.take(outcome)
+            status = max(status, _file_status(report, applying=applying))
+            for sink in reports:
+                sink.add(report)
+        if survey.session is not None and not sessions:
+            missing = SessionNotFoundError(survey.session)
+            complain(missing)
+            status = max(status, error_status(missing))
+        for sink in reports:
+            sink.end(tally, status=status, run=run.name if run and run.replaced else None)
+    return status
+
+
+def _file_status(report: FileReport, *, applying: bool) -> Status:
+    wrong = Status.LEFT if applying else Status.FINDINGS
+    if report.state is State.FAILED and report.outcome.error is not None:
+        return error_status(report.outcome.error, wrong)
+    return wrong if report.state in (State.FINDINGS, State.LEFT) else Status.CLEAN
+
+
+@contextmanager
+def _open_reports(survey: Survey, *, command: str, applying: bool) -> Iterator[list[Report]]:
+    def json_report(write: Callable[[str], object]) -> JsonReport:
+        return JsonReport(write, command=command, applying=applying, allow=survey.plan.allow.value)
+
+    with ExitStack() as closing:
+        text = TextReport(applying=applying)
+        reports: list[Report] = [json_report(lambda piece: click.echo(piece, nl=False)) if survey.as_json else text]
+        if survey.report is not None:
+            reports.append(json_report(closing.enter_context(_report_file(survey.report))))
+        yield reports
+
+
+@contextmanager
+def _report_file(path: str) -> Iterator[Callable[[str], object]]:
+    """Write a report for its reader alone (it holds conversation text); the file appears when it is whole."""
+    part = f"{path}.part"
+    try:
+        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            yield file.write
+        os.replace(part, path)  # noqa: PTH105  # the path is a string as click gave it
+    except OSError as error:
+        raise FileSystemError("write the report", path, error.errno or 0, error.strerror or str(error)) from error

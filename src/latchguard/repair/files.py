@@ -1,0 +1,184 @@
+"""Sources that are files: which ones a command line names, and how their bytes are read without being fooled.
+
+1. A source is a path, a glob or a directory; directories are walked to the end, links in them are not followed.
+2. The order is that of the names' bytes; a path that is named twice is read once.
+3. Only regular files with one name are read: a link, a FIFO, a device, a file with a second hard link are refused.
+4. Copies and replacements that a repair leaves beside its files (`.latchguard-<run>`, `.new`) are never sources.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Final
+
+from attrs import frozen
+
+from latchguard.core.errors import LatchguardError
+from latchguard.repair import osops
+from latchguard.repair.errors import (
+    LostRaceError,
+    SourceNotFoundError,
+    SourceRefusedError,
+    SourceTooLargeError,
+)
+
+__all__ = [
+    "RUN_NAME",
+    "FileBytes",
+    "FileSource",
+    "file_digest",
+    "find_files",
+    "is_leftover",
+    "open_file",
+    "read_file",
+    "same_file",
+]
+
+# A run's name, as it stands in the names of the copies: when it began (UTC), and four random bytes.
+RUN_NAME: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
+_CHUNK: Final = 2**20
+_LEFTOVER: Final = re.compile(r"\.latchguard-" + RUN_NAME.pattern + r"(?:\.new)?\Z", re.ASCII)
+
+
+@frozen
+class FileSource:
+    """A file to look at.
+
+    Args:
+        path: as named, or joined from what was named.
+        named: whether the command line named the file itself, or only a directory it lies in.
+    """
+
+    path: str
+    named: bool
+
+
+@frozen
+class FileBytes:
+    """The bytes of a file, and the status it had when they were read."""
+
+    raw: bytes
+    status: os.stat_result
+
+
+def is_leftover(path: str) -> bool:
+    """Say whether *path* is named like a copy or a replacement that a repair made."""
+    return _LEFTOVER.search(path) is not None
+
+
+def find_files(names: Iterable[str]) -> Iterator[FileSource | LatchguardError]:
+    """Give the files that *names* (paths, globs, directories) mean, in order, and an error for each that means none.
+
+    Guarantees:
+        Lazy: one directory's names are held at a time per level. Each path comes once.
+    """
+    seen: set[str] = set()
+    for name in names:
+        for found in _expand(name):
+            if isinstance(found, LatchguardError):
+                yield found
+            elif (key := os.path.abspath(found.path)) not in seen:
+                seen.add(key)
+                yield found
+
+
+def _expand(name: str) -> Iterator[FileSource | LatchguardError]:
+    if os.path.isdir(name):
+        yield from _walk(name)
+    elif os.path.lexists(name) or not glob.has_magic(name):
+        yield FileSource(name, named=True)
+    else:
+        matches = sorted(glob.iglob(name, recursive=True), key=os.fsencode)
+        if not matches:
+            yield SourceNotFoundError(name, "a path or a glob with a match")
+        for match in matches:
+            if os.path.isdir(match) and not os.path.islink(match):
+                yield from _walk(match)
+            elif not is_leftover(match):
+                yield FileSource(match, named=True)
+
+
+def _walk(top: str) -> Iterator[FileSource | LatchguardError]:
+    """Give what lies in *top*, depth first."""
+    waiting = [top]
+    while waiting:
+        path = waiting.pop()
+        try:
+            is_directory = path == top or osops.path_kind(path) == "a directory"
+            below = osops.directory_entries(path) if is_directory else []
+        except LatchguardError as error:
+            yield error
+            continue
+        if is_directory:
+            waiting += (os.path.join(path, name) for name in reversed(below) if not is_leftover(name))
+        else:
+            yield FileSource(path, named=False)
+
+
+@contextmanager
+def open_file(path: str) -> Iterator[osops.Handle]:
+    """Open the regular file at *path*.
+
+    Raises:
+        SourceNotFoundError: nothing is there.
+        SourceRefusedError: what is there is a link, no regular file, has a second name, or is a repair's leftover.
+        FileSystemError: it cannot be opened.
+    """
+    if is_leftover(path):
+        raise SourceRefusedError(path, "the copy that a repair keeps")
+    with osops.opened(path) as handle:
+        found = osops.status(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise SourceRefusedError(path, osops.path_kind(path) or "nothing")
+        if found.st_nlink > 1:
+            raise SourceRefusedError(path, f"one with {found.st_nlink} names (hard links)")
+        yield handle
+
+
+def read_file(handle: osops.Handle, limit_bytes: int) -> FileBytes:
+    """Read the whole file, if it has at most *limit_bytes*.
+
+    Raises:
+        SourceTooLargeError: it is larger.
+        LostRaceError: it changed while it was read.
+        FileSystemError: it cannot be read.
+    """
+    before = osops.status(handle)
+    if before.st_size > limit_bytes:
+        raise SourceTooLargeError(handle.path, limit_bytes, before.st_size)
+    raw = osops.read(handle, before.st_size + 1)
+    after = osops.status(handle)
+    if len(raw) != before.st_size or not same_file(before, after):
+        raise LostRaceError(handle.path, "it changed while it was read")
+    return FileBytes(raw, before)
+
+
+def same_file(old: os.stat_result, new: os.stat_result) -> bool:
+    """Say whether two states can be of one file that nobody wrote to in between."""
+    return (old.st_dev, old.st_ino, old.st_size, old.st_mtime_ns) == (
+        new.st_dev,
+        new.st_ino,
+        new.st_size,
+        new.st_mtime_ns,
+    )
+
+
+def file_digest(path: str) -> str | None:
+    """Give the SHA-256 of the regular file at *path* itself; None where there is none, or it has a second name."""
+    try:
+        with osops.opened(path) as handle:
+            found = osops.status(handle)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                return None
+            hashed = sha256()
+            while piece := osops.read(handle, _CHUNK):
+                hashed.update(piece)
+            return hashed.hexdigest()
+    except (SourceNotFoundError, SourceRefusedError):
+        return None

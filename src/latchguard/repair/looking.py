@@ -1,0 +1,115 @@
+"""Look at sources, in order, in one process or several: each gives one outcome, whatever is wrong with it."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from typing import Final
+
+from attrs import frozen
+
+from latchguard.core.errors import LatchguardError
+from latchguard.core.findings import Finding
+from latchguard.repair.errors import BugError
+from latchguard.repair.files import FileSource, open_file, read_file
+from latchguard.repair.planning import plan_bytes
+from latchguard.repair.plans import Plan, PlanOptions
+
+__all__ = ["Outcome", "look_at_file", "look_at_files", "outcome_of"]
+
+_BATCH: Final = 16  # files per task: what a task costs is then nothing beside them
+_AHEAD: Final = 4  # tasks per process that may wait for the reader: bounds what is held
+
+
+@frozen
+class Outcome:
+    """What became of one source.
+
+    Args:
+        source: its path, as named or found.
+        named: whether the command line named it, or only a directory it lies in.
+        plan: what was found and what repairs it; None where the source could not be looked at.
+        error: why not, or why its repair was not made.
+        repaired: whether it holds the repaired bytes now.
+        left: what a second look at the repaired bytes finds.
+    """
+
+    source: str
+    named: bool
+    plan: Plan | None = None
+    error: LatchguardError | None = None
+    repaired: bool = False
+    left: tuple[Finding, ...] = ()
+
+
+def outcome_of(source: FileSource, work: Callable[[], Outcome]) -> Outcome:
+    """Give the outcome of *work* on *source*; what it raises becomes the outcome's error."""
+    try:
+        return work()
+    except LatchguardError as error:
+        return Outcome(source.path, source.named, error=error)
+    except Exception:  # noqa: BLE001  # one source must not keep the others from being looked at
+        return Outcome(source.path, source.named, error=BugError(source.path, traceback.format_exc()))
+
+
+def look_at_file(source: FileSource, *, format_name: str | None, options: PlanOptions) -> Outcome:
+    """Read one file and plan its repair. Never writes, never raises a `LatchguardError`."""
+
+    def look() -> Outcome:
+        with open_file(source.path) as handle:
+            raw = read_file(handle, options.limits.file_bytes).raw
+        return Outcome(source.path, source.named, plan_bytes(raw, format=format_name, options=options))
+
+    return outcome_of(source, look)
+
+
+def look_at_files(
+    sources: Iterable[FileSource | LatchguardError], *, format_name: str | None, options: PlanOptions, jobs: int = 1
+) -> Iterator[tuple[FileSource, Outcome]]:
+    """Look at many files.
+
+    Args:
+        sources: what to look at; an error among them is handed on as the outcome of its source.
+        format_name: the format of them all; None to detect it.
+        options: what a plan may do.
+        jobs: how many processes look.
+
+    Returns:
+        Each source with its outcome, in the order of *sources*.
+
+    Guarantees:
+        Lazy, and bounded: never more outcomes are held than a few per process.
+    """
+    look = partial(_look_at_batch, format_name=format_name, options=options)
+    if jobs == 1:
+        for source in sources:
+            yield from look((source,))
+        return
+    waiting: deque[Future[list[tuple[FileSource, Outcome]]]] = deque()
+    with ProcessPoolExecutor(jobs, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        remaining = iter(sources)
+        while batch := tuple(islice(remaining, _BATCH)):
+            waiting.append(pool.submit(look, batch))
+            if len(waiting) >= jobs * _AHEAD:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
+
+def _look_at_batch(
+    batch: Iterable[FileSource | LatchguardError], *, format_name: str | None, options: PlanOptions
+) -> list[tuple[FileSource, Outcome]]:
+    outcomes: list[tuple[FileSource, Outcome]] = []
+    for source in batch:
+        if isinstance(source, LatchguardError):
+            nowhere = FileSource(str(getattr(source, "source", getattr(source, "path", ""))), named=True)
+            outcomes.append((nowhere, Outcome(nowhere.path, nowhere.named, error=source)))
+        else:
+            outcomes.append((source, look_at_file(source, format_name=format_name, options=options)))
+    return outcomes
