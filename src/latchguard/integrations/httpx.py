@@ -188,9 +188,7 @@ class Guard(_Transport):
                 sender = self._defaults[default]
         else:
             sender = self._transport
-        if not hasattr(sender, _HANDLERS[default]) or _library_of(type(sender)) not in (None, library):
-            expected = f"a transport of {library} with {_HANDLERS[default]}"
-            raise InvalidValueError("transport", expected, f"{type(sender).__module__}.{type(sender).__name__}")
+        _require(sender, _HANDLERS[default], library)
         return sender
 
     def _admit(self, request: Any) -> Endpoint | None:
@@ -248,6 +246,7 @@ class Guard(_Transport):
 
     def __enter__(self) -> Self:
         if self._transport is not None:
+            _require(self._transport, "handle_request")
             self._transport.__enter__()
         return self
 
@@ -259,6 +258,7 @@ class Guard(_Transport):
 
     async def __aenter__(self) -> Self:
         if self._transport is not None:
+            _require(self._transport, "handle_async_request")
             await self._transport.__aenter__()
         return self
 
@@ -270,13 +270,13 @@ class Guard(_Transport):
 
     def close(self) -> None:
         """Close the transport of sync requests."""
-        sender = self._transport or self._defaults.pop("HTTPTransport", None)
+        sender = self._transport if self._transport is not None else self._defaults.pop("HTTPTransport", None)
         if sender is not None:
             sender.close()
 
     async def aclose(self) -> None:
         """Close the transport of async requests."""
-        sender = self._transport or self._defaults.pop("AsyncHTTPTransport", None)
+        sender = self._transport if self._transport is not None else self._defaults.pop("AsyncHTTPTransport", None)
         if sender is not None:
             await sender.aclose()
 
@@ -298,6 +298,14 @@ def _guard_class(library: str | None) -> type[Guard]:
         return Guard
     module = sys.modules[library]
     return type("Guard", (Guard, module.BaseTransport, module.AsyncBaseTransport), {"__module__": __name__})
+
+
+def _require(transport: Any, handler: str, library: str | None = None) -> None:
+    """Raise where *transport* cannot serve this side, or is of another library than the request."""
+    made = type(transport)
+    if not hasattr(transport, handler) or _library_of(made) not in (None, library or _library_of(made)):
+        expected = f"a transport of {library or 'the client'} with {handler}"
+        raise InvalidValueError("transport", expected, f"{made.__module__}.{made.__name__}")
 
 
 def _resolve(option: T | Callable[[Any], T], request: Any) -> T:
