@@ -119,6 +119,7 @@ class Draft:
         message: the message.
         path: its path in the body that is made from, for reports.
         group: drafts of one group stood in one entry.
+        is_result: it is what a client's tool gave, whatever its kind.
         texts: the parts of a result of several texts.
         answers: the name of the tool that a result answers.
         failed: the result tells of a failure.
@@ -129,6 +130,7 @@ class Draft:
     message: Message
     path: Path = ()
     group: object = None
+    is_result: bool = False
     texts: tuple[str, ...] = ()
     answers: str | None = None
     failed: bool = False

@@ -195,5 +195,7 @@ RESPONSES: Final = Format(
     build=_build,
     build_head=None,
     objects=False,
-    taken=frozenset({"type", "role", "content", "call_id", "name", "arguments", "input", "output", "text", "id"}),
+    taken=frozenset(
+        ("type", "role", "content", "call_id", "arguments", "input", "output", "text", "id", "status", "image_url")
+    ),
 )
