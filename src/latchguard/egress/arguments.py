@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
+from latchguard.core.errors import InvalidValueError
 from latchguard.core.findings import Repair, Wire
 from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_exact
 from latchguard.egress.draft import Set
@@ -149,7 +150,7 @@ def check_not_string(hit: Hit, scene: Scene) -> Fix | None:
     if _is_json(hit.value):
         try:
             return _fix(hit, Repair.LOSSLESS, dump_json(hit.value).decode())
-        except RecursionError:
+        except InvalidValueError:  # nested too deep to be written
             pass
     return _fix(hit, Repair.PLACEHOLDER, PLACEHOLDER_ARGUMENTS)
 

@@ -278,6 +278,6 @@ def _shown(value: Any) -> str:
     """The first bytes of *value*, everything but printable ASCII escaped."""
     try:
         raw = to_wtf8(value) if isinstance(value, str) else dump_json(value)
-    except (TypeError, ValueError, RecursionError):
+    except InvalidValueError:
         return f"a {type(value).__name__} that JSON cannot carry"
     return ascii(raw[:_LOGGED_BYTES])[1:]
