@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "integrations": {"core", "wire", "egress", "store"},
     "testing": {"core", "wire", "egress", "store"},
     "cli": {"core", "wire", "egress", "store", "sources", "repair", "migrate", "catalogue", "integrations", "testing"},
+    "__main__": {"cli"},
     "__init__": {"core", "wire", "egress", "store"},
 }
 
