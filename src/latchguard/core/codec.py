@@ -2,7 +2,8 @@
 
 1. One JSON object: `{"format": "latchguard-state", "schema": 1, "version", "epoch", "cursor", "messages": [{"id",
    "ref", "identity"?}], "latches": [...], "quarantine": [{"latch", "reason"}]}`; a latch is `{"class":
-   "emergency-truncate" | "view", "ref", "identity": {"hash", "role", "kind"}, "shown", "text", "view"?}`.
+   "emergency-truncate" | "view", "ref", "identity": {"hash", "role", "kind"}, "shown", "text", "view"?}`;
+   a latch from before identities were kept has an empty hash and an empty `shown`.
 2. Nothing is coerced: a number is no string, a string is no list, null is no text. Every error carries its path.
 3. Fields this release does not know are carried through, in the state, its messages, latches and drops; not in an
    identity, which is these three fields and no other. A higher `schema` is refused, since what it means cannot be
