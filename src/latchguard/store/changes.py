@@ -258,5 +258,6 @@ def _write_header(connection: Connection, header: Header, after: ConversationSta
                 epoch=wanted.epoch,
                 ref_cursor=wanted.cursor,
                 next_number=wanted.next_number,
+                extra=wanted.extra,
             )
         )

@@ -19,7 +19,7 @@ from latchguard.core.errors import (
 )
 from latchguard.core.history import index_messages
 from latchguard.core.identity import Identity
-from latchguard.core.latches import LATCHABLE, Drop, Latch, ViewLatch, latch_order, refusal
+from latchguard.core.latches import LATCHABLE, Drop, Latch, ViewLatch, latch_order, misfit
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
 from latchguard.core.restamping import Restamp, restamp_identities
@@ -35,6 +35,7 @@ from latchguard.store.parts import (
     read_holders,
     read_latches,
     read_rows,
+    read_superseded,
 )
 from latchguard.store.rows import Header, MessageRow, describe
 from latchguard.store.tables import (
@@ -102,8 +103,9 @@ def cut_for_append(
         concerned = {row.ref for row in found if row.message_id in protected} | {row.ref for row in differing}
         on_them = read_latches(connection, header.key, {ref for ref in concerned if ref is not None})
     new = [Identity.of(message).hash for key, message in given.items() if not (key in rows and rows[key].in_refs)]
-    gone = read_gone(connection, header.key, {bytes.fromhex(found) for found in new})
-    part = make_part(header, rows.values(), on_them, gone)
+    drops = read_gone(connection, header.key, {bytes.fromhex(found) for found in new})
+    drops += read_superseded(connection, header.key, on_them)
+    part = make_part(header, rows.values(), on_them, drops)
     for row in differing:
         if not _shows(part, row.identity, message := given[row.message_id]):
             raise MessageConflictError(
@@ -117,11 +119,14 @@ def _differs(row: MessageRow, message: Message | None) -> bool:
 
 
 def _shows(part: Part, stored: Identity, message: Message) -> bool:
-    """Say whether *message* is the stored one as a latch of it shows it: our own output, sent back."""
-    ref = part.state.refs.get(message.id)
-    siblings = [latch for latch in part.state.latches if latch.ref == ref]
-    own = [latch for latch in siblings if latch.identity == stored or latch.shown == stored.hash]
-    return any(refusal(latch, own, message) is None for latch in own)
+    """Say whether *message* and the *stored* one are forms of the same: our own output, sent back."""
+    state, found = part.state, Identity.of(message)
+    ref = state.refs.get(message.id)
+    siblings = [latch for latch in state.latches if latch.ref == ref]
+    made = [*siblings, *state.superseded()]
+    return any(
+        misfit(stored, latch.identity, made) is misfit(found, latch.identity, made) is None for latch in siblings
+    )
 
 
 def take_new(part: Part, given: Mapping[str, Message], protected: Collection[str] = ()) -> ConversationState:
@@ -178,7 +183,8 @@ def _cut_one(connection: Connection, header: Header, message: Message) -> Part:
     if not rows:
         raise UnknownMessageError(message.id, f"a message of session {header.name!a}")
     refs = [row.ref for row in rows if row.ref is not None]
-    return make_part(header, rows, read_latches(connection, header.key, refs) if refs else ())
+    found = read_latches(connection, header.key, refs)
+    return make_part(header, rows, found, read_superseded(connection, header.key, found))
 
 
 def edit_message(connection: Connection, header: Header, message: Message) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, Select, literal, select
 
 from latchguard.core.identity import Identity
 from latchguard.core.latches import Latch, latch_order
@@ -42,6 +42,7 @@ __all__ = [
     "read_latches",
     "read_messages",
     "read_rows",
+    "read_superseded",
 ]
 
 _ROW: Final = tuple(messages.c[name] for name in MessageRow._fields)
@@ -85,8 +86,10 @@ def make_part(
     """Build the state that *rows*, latches and drops are; without *identities* those of all rows."""
     by_id = {row.message_id: row for row in sorted(rows)}
     in_force = tuple(sorted(found, key=lambda stored: latch_order(stored.latch)))
+    drops = sorted(drops, key=lambda stored: stored.id)
     if identities is None:
         identities = {key: row.identity for key, row in by_id.items() if row.in_refs}
+    extra = load_extra(header.extra)
     state = ConversationState(
         refs=RefMap.of({key: row.ref_text for key, row in by_id.items() if row.in_refs}, header.cursor),
         identities=identities,
@@ -94,7 +97,8 @@ def make_part(
         quarantine=tuple(stored.drop for stored in drops),
         version=header.version,
         epoch=header.epoch,
-        extra=load_extra(header.extra),
+        entry_extra=extra.get("messages", {}),
+        extra=extra.get("state", {}),
     )
     return Part(header, by_id, in_force, tuple(drops), state)
 
@@ -144,13 +148,25 @@ def read_latches(connection: Connection, session_key: int, refs: Collection[int]
     ]
 
 
-def read_gone(connection: Connection, session_key: int, hashes: Collection[bytes] | None = None) -> list[StoredDrop]:
-    """Read the drops that are `gone`, all or those with one of *hashes*, oldest first."""
+def read_gone(connection: Connection, session_key: int, hashes: Collection[bytes]) -> list[StoredDrop]:
+    """Read the `gone` drops with one of *hashes*: what comes back with a message."""
     mine = (quarantine.c.session_id == session_key) & (quarantine.c.reason == str(Reason.GONE))
-    if hashes is None:
-        return read_drops(connection, mine)
-    found = [drop for some in chunks(hashes) for drop in read_drops(connection, mine & quarantine.c.hash.in_(some))]
-    return sorted(found, key=lambda stored: stored.id)
+    return [drop for some in chunks(hashes) for drop in read_drops(connection, mine & quarantine.c.hash.in_(some))]
+
+
+def read_superseded(connection: Connection, session_key: int, found: Iterable[StoredLatch]) -> list[StoredDrop]:
+    """Read the superseded drops with the identity of a latch of *found*, without their texts.
+
+    What they show are forms of their messages still; what they say does not matter.
+    """
+    hashes = {bytes.fromhex(stored.latch.identity.hash) for stored in found} - {b""}
+    columns = [literal("").label(c.name) if c.name in {"text", "view"} else c for c in quarantine.c]
+    mine = (quarantine.c.session_id == session_key) & (quarantine.c.reason == str(Reason.SUPERSEDED))
+    return [
+        to_drop(row)
+        for some in chunks(hashes)
+        for row in connection.execute(select(*columns).where(mine, quarantine.c.hash.in_(some)))
+    ]
 
 
 def read_drops(connection: Connection, where: ColumnElement[bool]) -> list[StoredDrop]:

@@ -13,6 +13,7 @@ from latchguard.core.latches import NO_IDENTITY, Drop, EmergencyTruncateLatch, L
 from latchguard.core.message import Kind, Message, Role
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, format_ref, ref_number
+from latchguard.core.state import ConversationState
 from latchguard.store.texts import from_stored, to_stored
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "dump_extra",
     "latch_values",
     "load_extra",
+    "state_extra",
     "to_drop",
     "to_latch",
     "to_message",
@@ -49,7 +51,7 @@ class Header:
         cursor: the number of the next ref.
         next_number: of the next position or body.
         purged: how many drops an operator took out of quarantine for good.
-        extra: JSON of the fields of a newer release, or None.
+        extra: JSON of the fields of a newer release, of the state and by message; None where there are none.
     """
 
     key: int
@@ -177,6 +179,12 @@ def load_extra(stored: str | None) -> Mapping[str, Any]:
 def dump_extra(extra: Mapping[str, Any]) -> str | None:
     """Give the fields of a newer release as JSON, None where there are none."""
     return dump_json(dict(extra)).decode() if extra else None
+
+
+def state_extra(state: ConversationState) -> str | None:
+    """Give `Header.extra` of *state*."""
+    by_place = {"state": dict(state.extra), "messages": {key: dict(one) for key, one in state.entry_extra.items()}}
+    return dump_extra({place: extra for place, extra in by_place.items() if extra})
 
 
 def describe(identity: Identity) -> str:

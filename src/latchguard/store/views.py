@@ -15,12 +15,14 @@ from latchguard.core.state import ConversationState
 from latchguard.store.changes import MAX_NUMBER, key_encoder
 from latchguard.store.headers import read_header
 from latchguard.store.parts import (
+    Part,
     make_part,
     read_all_rows,
     read_drops,
     read_holders,
     read_latches,
     read_messages,
+    read_superseded,
 )
 from latchguard.store.rows import Header, StoredDrop, to_message
 from latchguard.store.tables import bodies, messages, quarantine, sessions
@@ -126,19 +128,21 @@ def read_history(connection: Connection, header: Header) -> StoredMessages:
 def read_replay(connection: Connection, header: Header, given: Sequence[Message] | None) -> Replay:
     """Apply the latches to *given*, or to the stored history, whose latched messages alone are read and verified."""
     if given is not None:
-        part = make_part(
-            header, read_holders(connection, header.key), read_latches(connection, header.key), identities={}
-        )
-        return replay(given, part.state)
+        return replay(given, _cut_for_replay(connection, header).state)
     outcome, shown = _replay_holders(connection, header)
     history = StoredMessages(connection.execute(_select_history(header.key)).all(), shown)
     return Replay(history, outcome.applied, outcome.refused)
 
 
+def _cut_for_replay(connection: Connection, header: Header) -> Part:
+    found = read_latches(connection, header.key)
+    drops = read_superseded(connection, header.key, found)
+    return make_part(header, read_holders(connection, header.key), found, drops, identities={})
+
+
 def _replay_holders(connection: Connection, header: Header) -> tuple[Replay, dict[Any, Message]]:
     """Replay on the messages that carry a latch; give what each that changes shows, by its id as stored."""
-    holders = read_holders(connection, header.key)
-    part = make_part(header, holders, read_latches(connection, header.key), identities={})
+    part = _cut_for_replay(connection, header)
     own = list(read_messages(connection, header.key, list(part.rows.values())).values())
     outcome = replay(own, part.state)
     to_key = key_encoder(connection)
