@@ -18,6 +18,7 @@ import orjson
 from attrs import frozen
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
+from latchguard.core.errors import InvalidValueError
 from latchguard.core.jsonspans import Path
 from latchguard.core.jsontext import MAX_DEPTH, dump_json, load_json
 from latchguard.core.message import Kind, Message, Role
@@ -170,7 +171,7 @@ def dump_text(value: Any) -> str | None:
         pass
     try:
         return "".join(_dump_pieces(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, InvalidValueError):
         return None
 
 
