@@ -161,7 +161,8 @@ class BiliSession:
     Args:
         session: its id, None where the document does not say.
         messages: the stored messages in stored order.
-        state: refs and latches; one without an identity is refused in every replay, `no-identity`.
+        state: refs and latches; one without an identity is refused in every replay, `no-identity`, and one whose ref
+            is no ref is left out: nobody can hold it.
     """
 
     session: str | None
@@ -229,7 +230,8 @@ def load_bili(raw: bytes, limits: Limits | None = None) -> BiliSession:
     cursor = 1 + max((ref_number(ref) or 0 for ref in view.refs.by_id.values()), default=0)
     messages = {entry.message.id: entry.message for entry in view.messages}
     owners = {ref: messages[key] for key, ref in by_id.items() if ref != BLOCKED}
-    latches = [_to_latch(latch, owners.get(latch.ref)) for latch in view.latches]
+    named = (latch for latch in view.latches if latch.ref == BLOCKED or ref_number(latch.ref))
+    latches = [_to_latch(latch, owners.get(latch.ref)) for latch in named]
     return BiliSession(
         session=view.session,
         messages=tuple(entry.message for entry in view.messages),
