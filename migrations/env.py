@@ -6,6 +6,7 @@ It configures no logging and commits nothing: the transaction is the caller's.
 from __future__ import annotations
 
 from alembic import context
+
 from latchguard.store.schema import alembic_options
 
 connection = context.config.attributes.get("connection")

@@ -21,7 +21,7 @@ from attrs import field, frozen
 
 from latchguard.core.errors import cut
 from latchguard.core.identity import Identity, hash_fields
-from latchguard.core.jsonspans import Path
+from latchguard.core.jsonspans import Path, format_path
 from latchguard.core.latches import NO_IDENTITY, EmergencyTruncateLatch, Latch, ViewLatch, latch_order
 from latchguard.core.message import Kind, Message, Role
 from latchguard.core.refs import BLOCKED, RefMap, ref_number
@@ -180,14 +180,13 @@ def view_session(document: Any) -> BiliView:
     """Give the typed view of a session document.
 
     Raises:
-        NoSessionError: there is no object `state` where one belongs.
+        NoSessionError: there is no object `state` with refs or blocks where one belongs.
     """
     root, record = _record(document)
-    state = record.get("state")
-    if not isinstance(state, dict):
-        raise NoSessionError(
-            "$.payload.state" if root else "$.state", "a session's state object", cut(state if record else document)
-        )
+    if not is_session(document):
+        path = format_path((*root, "state"))
+        raise NoSessionError(path, "a session's state with messageRefs or blocks", cut(record.get("state", document)))
+    state = record["state"]
     faults: list[Fault] = []
     unreadable: set[str] = set()
     refs = _view_refs(state, (*root, "state"), faults)
