@@ -126,6 +126,9 @@ def test_body_that_is_not_read_leaves_under_its_name(name: str) -> None:
         (b'{"requests":[{"params":1}]}', BATCHES, "other-shape"),
         (b'{"metadata":{}}', ITEMS, "other-shape"),
         (b'{"requests":[', BATCHES, "not-json"),
+        (b'{"items":[', ITEMS, "not-json"),
+        (b'{"role":"user","content":"x"}', MESSAGES, "other-shape"),
+        (b'{"prompt":{"id":"p"}}', RESPONSES, "other-shape"),
         (encode_body(chat(CLIP) * 2000, "gzip"), CHAT, "not-json"),
     ],
 )
@@ -183,6 +186,17 @@ def test_wire_is_told_by_the_body_where_the_path_serves_several() -> None:
     body = {"anthropic_version": "vertex-2023-10-16", "messages": [{"role": "user", "content": "x"}, tool_use(CLIP)]}
     passage = passed(json.dumps(body).encode(), endpoint("/publishers/a/models/m:streamRawPredict"))
     assert [finding.rule for finding in passage.findings if finding.path.endswith(".input")] == ["input-not-object"]
+
+
+def test_body_of_another_wire_than_its_path_says_is_checked_as_what_it_is() -> None:
+    """A gateway may take another wire's body at a path: the path is believed only where the body fits."""
+    contents = [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "run", "args": CLIP}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "run", "response": {}}}]},
+    ]
+    passage = passed(json.dumps({"contents": contents}).encode(), CHAT)
+    assert [finding.rule for finding in passage.findings] == ["input-not-object"]
 
 
 def test_fault_of_the_check_costs_the_check_only(

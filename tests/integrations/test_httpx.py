@@ -355,6 +355,8 @@ def test_error_of_a_hosts_function_passes(library: ModuleType) -> None:
         {"on_unclean": "drop"},
         {"allow": "detect"},
         {"profile": "no-such-profile"},
+        {"max_body_bytes": 0},
+        {"max_body_bytes": "64 MB"},
         {"transport": httpx2.Headers()},
         {"transport": "http://127.0.0.1"},
     ],
@@ -427,14 +429,16 @@ def test_counts_are_a_snapshot(library: ModuleType) -> None:
         transport.counts.findings["x"] = 1  # type: ignore[index]
 
 
-@libraries
 @sides
-def test_one_guard_serves_both_libraries_by_itself(library: ModuleType, provider: Provider, *, is_async: bool) -> None:
-    """Without a transport of its own the guard makes the default one of the library that the request comes from."""
-    url = f"{provider.url}/chat/completions"
-    response = send(library, guard(), is_async=is_async, url=url, content=chat())
-    assert type(response).__module__ == library.__name__
-    assert provider.seen[0].raw == REPAIRED
+def test_one_guard_serves_both_libraries(provider: Provider, *, is_async: bool) -> None:
+    """Without a transport of its own the guard makes the default one of the library that a request comes from."""
+    transport = guard()
+    for library in (httpx, httpx2, httpx):
+        url = f"{provider.url}/chat/completions"
+        response = send(library, transport, is_async=is_async, url=url, content=chat())
+        assert type(response).__module__ == library.__name__
+    assert [seen.raw for seen in provider.seen] == [REPAIRED] * 3
+    assert transport.counts.changed == 3
 
 
 @libraries
