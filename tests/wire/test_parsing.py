@@ -396,11 +396,14 @@ def test_ids_are_the_same_in_every_process() -> None:
 
 
 def test_the_wire_is_detected() -> None:
-    """Without a wire the shape decides, or the error says that it does not."""
+    """Without a wire the shape decides; plain text, which two wires say alike, is chat; else it is an error."""
     wire, body = CASES["060-anth-unanswered-then-text"]
     assert parse(body).frame.wire is wire
-    with pytest.raises(WireUndecidedError):
-        parse({"messages": []})
+    plain = [{"role": "user", "content": "x"}]
+    assert [parse(each).frame.wire for each in (plain, {"messages": plain}, [])] == [CHAT] * 3
+    for undecided in ({}, {"messages": plain, "input": []}, {"messages": "x"}, "x", None):
+        with pytest.raises(WireUndecidedError):
+            parse(undecided)
 
 
 @pytest.mark.parametrize("body", [None, "x", 5, (1,)])
