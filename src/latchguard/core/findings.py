@@ -32,8 +32,8 @@ _COST: Final = {repair: cost for cost, repair in enumerate(Repair)}
 
 
 def permits(allow: Repair, repair: Repair) -> bool:
-    """Say whether *allow* permits a repair of this cost. `detect` is never repaired."""
-    return repair is not Repair.DETECT and _COST[repair] <= _COST[allow]
+    """Say whether *allow* permits a repair of this cost. `detect` is never repaired, and permits nothing."""
+    return Repair.DETECT not in (allow, repair) and _COST[repair] <= _COST[allow]
 
 
 @frozen

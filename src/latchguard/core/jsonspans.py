@@ -130,7 +130,7 @@ class JsonSpans:
         if opening not in (b"{", b"["):
             match = (_STRING.match if opening == b'"' else _SCALAR_END.search)(self.raw, position)
             if match is None:
-                raise ValueError(f"no JSON value at byte {position}")
+                raise InvalidValueError(f"byte {position}", "a JSON value", cut(self.raw[position:]))
             return match.end() if opening == b'"' else match.start()
         return self._ends.get(position) or self._skip_container(position)
 
@@ -144,7 +144,7 @@ class JsonSpans:
                 self._ends[opened.pop()] = end
                 if not opened:
                     return end
-        raise ValueError(f"the container at byte {position} has no end")
+        raise InvalidValueError(f"byte {position}", "a container with an end", cut(self.raw[position:]))
 
 
 def edit_json(raw: bytes, edits: Iterable[Edit]) -> bytes:
