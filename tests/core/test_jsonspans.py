@@ -88,6 +88,13 @@ def test_bytes_that_are_no_json(raw: bytes) -> None:
     assert caught.value.path == "byte 0"
 
 
+def test_object_without_a_key() -> None:
+    """Where a key should be the place is named."""
+    with pytest.raises(InvalidValueError) as caught:
+        JsonSpans(b"{1:2}").span((1,))
+    assert (caught.value.path, caught.value.expected) == ("byte 1", "a key")
+
+
 @pytest.mark.parametrize(
     ("edits", "result"),
     [

@@ -1,7 +1,9 @@
+import inspect
 import json
 import math
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latchguard.core.errors import InvalidValueError
-from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_json
+from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_exact, load_json
 from tests.support.node import run_node
 
 VALID = [
@@ -150,20 +152,47 @@ def test_load(text: str, value: Any) -> None:
     assert json.dumps(loaded) == json.dumps(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1,2.5]", [1, 2.5]),
+        ('["12345678901234567890123"]', ["12345678901234567890123"]),
+        ("18446744073709551616", 2**64),
+        ("-9223372036854775809", -(2**63) - 1),
+        ('{"\ud800":1234567890123456789012}', {"\ud800": 1234567890123456789012}),
+        ("9" * 4300, 10**4300 - 1),
+        ("9" * 4301, math.inf),
+    ],
+    ids=range(7),
+)
+def test_load_exact(text: str, value: Any) -> None:
+    """Integers of any length that Python converts keep their digits."""
+    assert load_exact(text) == value
+
+
+@pytest.mark.parametrize("load", [load_json, load_exact])
 @pytest.mark.parametrize("text", ["{", "[1,]", "NaN", "[" * 1001 + "]" * 1001])
-def test_load_of_invalid_text(text: str) -> None:
+def test_load_of_invalid_text(load: Callable[[str], Any], text: str) -> None:
     """The verdict is the error's content."""
     with pytest.raises(ValueError, match=check_json(text)):
-        load_json(text)
+        load(text)
 
 
-def test_load_deeper_than_the_stack_allows() -> None:
+@pytest.mark.parametrize(
+    ("load", "text"),
+    [
+        (load_json, '["\\ud800",' + "[" * 900 + "]" * 900 + "]"),
+        (load_exact, "[12345678901234567890123," + "[" * 900 + "]" * 900 + "]"),
+    ],
+    ids=["load_json", "load_exact"],
+)
+def test_load_deeper_than_the_stack_allows(load: Callable[[str], Any], text: str) -> None:
     """Where Python cannot nest that deep the verdict is the same as for too deep a text."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(300, len(__import__("inspect").stack(0)) + 120))
+    sys.setrecursionlimit(max(300, len(inspect.stack(0)) + 120))
     try:
         with pytest.raises(ValueError, match="too-deep"):
-            load_json('["\\ud800",' + "[" * 900 + "]" * 900 + "]")
+            load(text)
     finally:
         sys.setrecursionlimit(limit)
 

@@ -112,7 +112,7 @@ class JsonSpans:
             if opening == b"{":
                 key = _KEY.match(self.raw, position)
                 if key is None:
-                    raise ValueError(f"no key at byte {position}")
+                    raise InvalidValueError(f"byte {position}", "a key", cut(self.raw[position:]))
                 name = json.loads(key[1]) if b"\\" in key[1] else key[1][1:-1].decode()
                 position = key.end()
             end = self._skip_value(position)
