@@ -425,6 +425,9 @@ def test_counts_are_a_snapshot(library: ModuleType) -> None:
     before = transport.counts
     send(library, transport, content=chat())
     assert (before.requests, transport.counts.requests) == (0, 1)
+    assert repr(transport.counts) == (
+        "Counts(requests=1, checked=1, changed=1, findings={'args-invalid-json': 1}, failed={}, unguarded={})"
+    )
     with pytest.raises(TypeError):
         transport.counts.findings["x"] = 1  # type: ignore[index]
 

@@ -67,6 +67,10 @@ def _read_only(counts: Mapping[str, int]) -> Mapping[str, int]:
     return MappingProxyType(dict(counts))
 
 
+def _shown(counts: Mapping[str, int]) -> str:
+    return repr(dict(counts))
+
+
 @frozen
 class Counts:
     """What a guard has seen since it was made.
@@ -83,9 +87,9 @@ class Counts:
     requests: int = 0
     checked: int = 0
     changed: int = 0
-    findings: Mapping[str, int] = field(factory=dict, converter=_read_only)
-    failed: Mapping[str, int] = field(factory=dict, converter=_read_only)
-    unguarded: Mapping[str, int] = field(factory=dict, converter=_read_only)
+    findings: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
+    failed: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
+    unguarded: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
 
 
 @frozen
