@@ -370,6 +370,13 @@ def test_a_malformed_identity_counts_as_none(bad: Any) -> None:
     assert repair(raw)[CLIPS] == [{**entry, "identity": identity(FIRST)}]
 
 
+def test_a_malformed_identity_in_a_map_is_replaced_in_place() -> None:
+    """An entry of a map that is an object already keeps its place and its other members."""
+    entry = {"text": clip(FIRST["text"]), "identity": None, "more": 1}
+    raw = session([FIRST, user("x")], clips={ref(1): entry, ref(2): "cut"})
+    assert repair(raw)[CLIPS] == {ref(1): {**entry, "identity": identity(FIRST)}}
+
+
 def test_an_identity_of_a_forbidden_kind_is_dropped() -> None:
     """No identity lets a latch sit on a tool call."""
     entry = {"ref": ref(1), "text": "x", "identity": identity(call())}

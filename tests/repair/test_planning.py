@@ -217,4 +217,4 @@ def test_rules_of_the_area_are_declared() -> None:
         ("latch-without-identity", Repair.LOSSLESS),
         ("stale-ref", Repair.LOSSLESS),
     ]
-    assert all(rule.doc.startswith("Fires on ") and rule.area == "state" for rule in RULES)
+    assert all("\nFires on: " in rule.doc and "\nRepair: " in rule.doc and rule.area == "state" for rule in RULES)

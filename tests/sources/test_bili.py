@@ -23,7 +23,7 @@ def test_the_kernels_ids_are_hashes(name: str) -> None:
         {"h_015a21960c0eed66"} if name == "blocked-protected" else set()
     )
     wrong = {
-        entry.message.id for entry in view.copies
+        entry.message.id for entry in (*view.messages, *view.calls)
         if not entry.message.id.endswith("_copy") and not hashes_to_id(entry.stored, entry.stored["text"])
     }  # fmt: skip
     assert wrong == odd

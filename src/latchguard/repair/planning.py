@@ -69,7 +69,7 @@ def plan_bytes(raw: bytes, *, format: str | None = None, options: PlanOptions | 
     return Plan(
         format=_BILI,
         session=view.session,
-        before=digest(raw),
+        before=digest(raw) if steps else "",
         steps=tuple(evolve(step, before=_span_digest(spans, step.edit.path)) for step in steps),
         findings=tuple(change.finding for change in planned),
     )
@@ -87,10 +87,10 @@ def apply_plan(raw: bytes, plan: Plan) -> bytes:
     Guarantees:
         Pure. Every byte outside of the edited spans is copied (I10); a frame is compressed anew.
     """
-    if (found := digest(raw)) != plan.before:
-        raise SourceChangedError("file", plan.before, found)
     if not plan.steps:
         return raw
+    if (found := digest(raw)) != plan.before:
+        raise SourceChangedError("file", plan.before, found)
     # The plan was made of these very bytes, within limits.
     framed = unframe(raw, Limits(file_bytes=sys.maxsize, frame_bytes=sys.maxsize - 1))
     spans = JsonSpans(framed.body)

@@ -126,32 +126,69 @@ class BiliRefs:
 
 @frozen
 class BiliView:
-    """A typed view of one session document.
+    """A typed view of one session document. Messages are read when they are asked for: most files have no latch.
 
     Args:
         session: the session's id, None where the document does not say.
-        root: path of the record that holds `state` and `messages`.
-        state: the state object.
+        root: path of *record*.
+        record: the object that holds `state` and `messages`.
         refs: the ref map.
-        messages: what could be read of `messages`, then of `pluginSnapshot` what the ref map knows under an id of its
-            own: the messages that may hold a latch.
-        copies: all readable messages of both lists.
-        folded: the texts of `blockContents`.
         latches: views before clips, each in stored order.
-        faults: what could not be read.
-        unreadable: ids of messages that could not be read.
+        faults: what could not be read of refs and latches.
     """
 
     session: str | None
     root: Path
-    state: Mapping[str, Any] = field(repr=False)
+    record: Mapping[str, Any] = field(eq=False, repr=False)
     refs: BiliRefs = field(repr=False)
-    messages: tuple[BiliMessage, ...] = field(repr=False)
-    copies: tuple[BiliMessage, ...] = field(repr=False)
-    folded: tuple[str, ...] = field(repr=False)
     latches: tuple[BiliLatch, ...]
     faults: tuple[Fault, ...]
-    unreadable: frozenset[str]
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state object."""
+        state: Mapping[str, Any] = self.record["state"]
+        return state
+
+    @cached_property
+    def messages(self) -> tuple[BiliMessage, ...]:
+        """The messages that may hold a latch: those of `messages`, then what the ref map knows of `pluginSnapshot`.
+
+        Each stands there once. Two that differ under one id are both there, so that neither passes for the holder.
+        """
+        stored = _distinct(_read_all(self._stored("messages")))
+        known = self.refs.by_id.keys() - {entry.message.id for entry in stored}
+        extra = _read_all(self._stored("pluginSnapshot")) if known else ()
+        return (*stored, *_distinct(entry for entry in extra if entry.message.id in known))
+
+    @cached_property
+    def calls(self) -> tuple[BiliMessage, ...]:
+        """All tool calls of both lists, copies among them."""
+        stored = (*self._stored("messages"), *self._stored("pluginSnapshot"))
+        return tuple(_read_all(entry for entry in stored if entry[1].get("contentType") == Kind.TOOL_CALL))
+
+    @cached_property
+    def unreadable(self) -> frozenset[str]:
+        """The ids of messages that have an id and could not be read."""
+        stored = (value for _, value in self._stored("messages"))
+        return frozenset(
+            value["id"] for value in stored if isinstance(value.get("id"), str) and _read_message(value) is None
+        )
+
+    @property
+    def folded(self) -> Iterator[str]:
+        """The texts of `blockContents`."""
+        blocks = self.record.get("blockContents")
+        for block in blocks.values() if isinstance(blocks, dict) else ():
+            for part in block.values() if isinstance(block, dict) else ():
+                if isinstance(text := _member(part, "text"), str):
+                    yield text
+
+    def _stored(self, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+        stored = self.record.get(name)
+        for position, value in enumerate(stored if isinstance(stored, list) else ()):
+            if isinstance(value, dict):
+                yield (*self.root, name, position), value
 
 
 @frozen
@@ -186,22 +223,15 @@ def view_session(document: Any) -> BiliView:
     if not is_session(document):
         path = format_path((*root, "state"))
         raise NoSessionError(path, "a session's state with messageRefs or blocks", cut(record.get("state", document)))
-    state = record["state"]
     faults: list[Fault] = []
-    unreadable: set[str] = set()
-    refs = _view_refs(state, (*root, "state"), faults)
-    copies = tuple(_view_messages(record, root, unreadable))
+    place: Path = (*root, "state")
     return BiliView(
         session=next((key for key in (record.get("id"), document.get("id")) if isinstance(key, str)), None),
         root=root,
-        state=state,
-        refs=refs,
-        messages=_holders(copies, refs),
-        copies=copies,
-        folded=tuple(_view_folded(record.get("blockContents"))),
-        latches=tuple(_view_latches(state, (*root, "state"), faults)),
+        record=record,
+        refs=_view_refs(record["state"], place, faults),
+        latches=tuple(_view_latches(record["state"], place, faults)),
         faults=tuple(faults),
-        unreadable=frozenset(unreadable),
     )
 
 
@@ -275,20 +305,13 @@ def _member(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def _view_messages(record: Mapping[str, Any], root: Path, unreadable: set[str]) -> Iterator[BiliMessage]:
-    for name in ("messages", "pluginSnapshot"):
-        stored = record.get(name)
-        for position, value in enumerate(stored if isinstance(stored, list) else ()):
-            message = _read_message(value)
-            if message:
-                yield BiliMessage(message, (*root, name, position), value)
-            elif isinstance(value, dict) and isinstance(value.get("id"), str):
-                unreadable.add(value["id"])
+def _read_all(stored: Iterable[tuple[Path, dict[str, Any]]]) -> Iterator[BiliMessage]:
+    for path, value in stored:
+        if message := _read_message(value):
+            yield BiliMessage(message, path, value)
 
 
-def _read_message(value: Any) -> Message | None:
-    if not isinstance(value, dict):
-        return None
+def _read_message(value: dict[str, Any]) -> Message | None:
     get = value.get
     message_id, role, content = get("id"), get("role"), get("contentType")
     text, name, call = get("text"), get("toolName"), get("toolCallId")
@@ -300,28 +323,12 @@ def _read_message(value: Any) -> Message | None:
     return Message(message_id, _ROLES[role], kind, text or "", name if kind is Kind.TOOL_CALL else None, call)
 
 
-def _view_folded(stored: Any) -> Iterator[str]:
-    for block in stored.values() if isinstance(stored, dict) else ():
-        for part in block.values() if isinstance(block, dict) else ():
-            if isinstance(text := _member(part, "text"), str):
-                yield text
-
-
-def _holders(copies: tuple[BiliMessage, ...], refs: BiliRefs) -> tuple[BiliMessage, ...]:
-    """Give each message once; two that differ under one id are both kept, so that neither passes for the holder."""
-    stored = [entry for entry in copies if entry.path[-2] == "messages"]
-    ids = {entry.message.id for entry in stored}
-    if len(ids) < len(stored):
-        stored = _distinct(stored)
-    known = refs.by_id.keys() - ids
-    return (*stored, *_distinct(entry for entry in copies if entry.message.id in known))
-
-
 def _distinct(entries: Iterable[BiliMessage]) -> list[BiliMessage]:
-    found: dict[Message, BiliMessage] = {}
-    for entry in entries:
-        found.setdefault(entry.message, entry)
-    return list(found.values())
+    """Give each message once, at its first place."""
+    listed = list(entries)
+    if len({entry.message.id for entry in listed}) == len(listed):
+        return listed
+    return list({entry.message: entry for entry in reversed(listed)}.values())[::-1]
 
 
 def _view_latches(state: Mapping[str, Any], path: Path, faults: list[Fault]) -> Iterator[BiliLatch]:
