@@ -43,7 +43,7 @@ CONVERSATION: dict[Wire, Any] = {
         "input": [
             {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "be brief"}]},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list both"}]},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Listing."}]},
+            {"type": "message", "role": "assistant", "content": "Listing."},
             {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": '{"p":"a"}'},
             {"type": "function_call", "call_id": "c2", "name": "ls", "arguments": '{"p":"b"}'},
             {"type": "function_call_output", "call_id": "c1", "output": "x"},
@@ -447,6 +447,19 @@ def test_settings_and_tools_are_carried() -> None:
         "stop_sequences": ["END"],
         "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
     }
+
+
+def test_strict_tools_stay_strict() -> None:
+    """Responses takes a tool for strict unless it is told not to; the others the other way round."""
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {}, **strict}}
+        for name, strict in (("f", {"strict": True}), ("g", {}))
+    ]
+    parsed = parse({"model": "m", "messages": [], "tools": tools}, CHAT)
+    there = convert(parsed, RESPONSES).body
+    assert [tool["strict"] for tool in there["tools"]] == [True, False]
+    assert convert(parse(there, RESPONSES), CHAT).body["tools"] == tools
+    assert [tool.get("strict") for tool in convert(parsed, ANTHROPIC).body["tools"]] == [True, None]
 
 
 def test_gemini_schemas_are_lower_case_elsewhere() -> None:

@@ -132,7 +132,7 @@ def test_appended_messages_come_last() -> None:
         ]
     }
     assert edit(RESPONSES, {"input": []}, lambda m: [*m, *new])["input"] == [
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]},
+        {"type": "message", "role": "assistant", "content": "ok"},
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'},
         {"type": "function_call_output", "call_id": "c1", "output": "r"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "next"}]},
@@ -309,6 +309,22 @@ def test_a_finding_is_logged_escaped(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == [
         r"input-not-object at $.messages[0].content[0] of tool 'f': 'a\nb\u202e'"
     ]
+
+
+def test_a_rename_touches_no_arguments() -> None:
+    """Poison in place of an object stays what it is when only the name changes."""
+    body = [{"role": "assistant", "content": [use("prose")]}]
+    assert edit(ANTHROPIC, body, lambda m: [evolve(m[0], tool_name="g")])[0]["content"] == [
+        {**use("prose"), "name": "g"}
+    ]
+
+
+def test_where_arguments_are_text_any_text_is_written() -> None:
+    """On chat and Responses the arguments are a string: rendering leaves the judgement to `harden`."""
+    parsed = parse({"messages": [{"role": "assistant", "tool_calls": [call()]}]}, CHAT)
+    rendered = render_checked([evolve(parsed.messages[0], text="prose")], parsed.frame)
+    assert rendered.body["messages"][0]["tool_calls"] == [call("prose")]
+    assert rendered.findings == ()
 
 
 def test_poison_that_came_with_the_body_stays_until_it_is_changed() -> None:

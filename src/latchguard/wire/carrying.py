@@ -100,12 +100,12 @@ def _is_nothing(value: Any) -> bool:
 
 @frozen
 class _Tool:
-    """A function tool: its path, name, description, JSON Schema, and keys that are carried no further."""
+    """A function tool: its path, its name and description, its JSON Schema, and keys that are carried no further."""
 
     path: Path
-    name: Any
-    description: Any
+    named: dict[str, Any]
     schema: Any
+    is_strict: bool
     rest: tuple[str, ...]
 
 
@@ -120,7 +120,8 @@ def _carry_tools(tools: Any, source: Wire, target: Wire) -> tuple[list[Any], lis
             lost.append(Lost(format_path(path), "a hosted tool, or of unknown shape"))
             continue
         made.append(_build_tool(tool, target))
-        lost += [Lost(format_path((*tool.path, key)), "no counterpart") for key in tool.rest]
+        rest = (*tool.rest, "strict") if tool.is_strict and target is _GEMINI else tool.rest
+        lost += [Lost(format_path((*tool.path, key)), "no counterpart") for key in rest]
     return ([{"functionDeclarations": made}] if made and target is _GEMINI else made), lost
 
 
@@ -148,18 +149,18 @@ def _read_tool(path: Path, tool: Any, source: Wire) -> _Tool | None:
         return None
     key = next((key for key in _SCHEMA_KEYS if key in tool), None)
     schema = to_json_schema(tool[key]) if key else {"type": "object", "properties": {}}
-    known = {"type", "name", "description", key}
-    return _Tool(path, tool["name"], tool.get("description"), schema, tuple(sorted({*tool} - known)))
+    named = {name: tool[name] for name in ("name", "description") if tool.get(name) is not None}
+    rest = sorted({*tool} - {"type", "name", "description", "strict", key})
+    return _Tool(path, named, schema, tool.get("strict") is True, tuple(rest))
 
 
 def _build_tool(tool: _Tool, target: Wire) -> dict[str, Any]:
-    named = {"name": tool.name, "description": tool.description}
-    named = {key: value for key, value in named.items() if value is not None}
+    if target is _RESPONSES:  # strict unless it is told not to be, unlike the others
+        return {"type": "function", **tool.named, "parameters": tool.schema, "strict": tool.is_strict}
+    strict = {"strict": True} if tool.is_strict and target is not _GEMINI else {}
     if target is _CHAT:
-        return {"type": "function", "function": {**named, "parameters": tool.schema}}
-    if target is _RESPONSES:
-        return {"type": "function", **named, "parameters": tool.schema}
-    return {**named, "input_schema" if target is _ANTHROPIC else "parametersJsonSchema": tool.schema}
+        return {"type": "function", "function": {**tool.named, "parameters": tool.schema, **strict}}
+    return {**tool.named, "input_schema" if target is _ANTHROPIC else "parametersJsonSchema": tool.schema, **strict}
 
 
 def find_leftovers(frame: Frame, kept: Collection[str]) -> Iterator[Lost]:
