@@ -9,10 +9,11 @@ from typing import Final
 from latchguard.core.findings import Rule
 from latchguard.egress.hardening import RULES as EGRESS_RULES
 from latchguard.egress.profiles import PROFILES
+from latchguard.repair.state_rules import RULES as STATE_RULES
 
 __all__ = ["RULES", "explain_error", "find_rule", "render_page"]
 
-RULES: Final[tuple[Rule, ...]] = EGRESS_RULES
+RULES: Final[tuple[Rule, ...]] = (*EGRESS_RULES, *STATE_RULES)
 
 
 def find_rule(slug: str) -> Rule | None:

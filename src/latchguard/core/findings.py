@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from inspect import cleandoc
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 __all__ = ["Finding", "Repair", "Rule", "Wire", "permits"]
 
@@ -78,7 +79,7 @@ class Rule:
     slug: str
     area: str
     repair: Repair
-    doc: str
+    doc: str = field(converter=cleandoc)
     wires: tuple[Wire, ...] = ()
     demand: str | None = None
     errors: tuple[str, ...] = ()
