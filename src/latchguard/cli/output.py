@@ -113,10 +113,10 @@ def _finding_lines(finding: Finding, *, applying: bool) -> Iterable[str]:
         yield f"    after   {click.style(_show(finding.after), fg='green')}"
 
 
-def _show(value: Any) -> str:
+def _show(value: Any, levels: int = 2) -> str:
     """Give *value* on one line: a record field by field, else as JSON; long texts with their middle cut out."""
-    if isinstance(value, dict) and value:
-        return ", ".join(f"{escape(str(key))} {_show(member)}" for key, member in value.items())
+    if isinstance(value, dict) and value and levels:
+        return ", ".join(f"{escape(str(key))} {_show(member, levels - 1)}" for key, member in value.items())
     text = value if isinstance(value, str) else dump_json(value).decode()
     if len(text) > _HEAD + _TAIL:
         cut = len(text) - _HEAD - _TAIL
