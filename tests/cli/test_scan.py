@@ -66,7 +66,7 @@ def test_looking_writes_nothing(sessions: Path, state: Path, argv: tuple[str, ..
         (b"no json", "expected one JSON document, found"),
         (SICK[:1000], "expected the rest of the document, found the end"),
         (b"[1, 2]", "expected a session whose format shows, found list"),
-        (b'{"state": 7}', "expected a session's state object, found 7"),
+        (b'{"state": 7}', "expected a session's state with messageRefs or blocks, found 7"),
         (b"BILIENC1" + bytes(100), "expected a readable session, found BILIENC1"),
         (b"[" * 100_000 + b"]" * 100_000, "expected at most 1000 levels, found level 1001"),
         (b"\xff\xfe{}", "expected UTF-8, found"),
