@@ -49,7 +49,7 @@ def render_page() -> str:
 def _rule_lines() -> Iterator[str]:
     yield "# Rules"
     yield ""
-    yield "Written by `latchguard rules --markdown`; the text of a rule is the docstring of its function."
+    yield "Written by `latchguard rules --markdown`; the text of a rule stands beside its check."
     area = ""
     for rule in RULES:
         if rule.area != area:

@@ -49,5 +49,6 @@ or that the map does not know; a map that contradicts itself. Seen: with stale l
 renumbering in the same way.
 Repair: lossless: a record that names its message moves to that message's ref, a ref that nothing knows is
 removed. What cannot be judged is reported and left.""",
+        errors=("startId ... is not available in the current conversation context",),
     ),
 )
