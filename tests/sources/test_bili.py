@@ -123,6 +123,16 @@ def test_protected_messages_are_protected() -> None:
     assert list(loaded.state.refs.values()) == ["BLOCKED", ref(2)]
 
 
+def test_refs_of_messages_out_of_the_file_are_known() -> None:
+    """A latch whose holder is not in the snapshot is refused as absent, not as one of a ref that nobody has."""
+    refs = {"byRaw": {"h_old": ref(1), "bili:ref-floor": ref(9)}, "byRef": {ref(1): "h_old"}}
+    stored = {"hash": "0" * 64, "role": "tool", "kind": "tool-result"}
+    raw = session([], clips=[{"ref": ref(1), "text": "x", "identity": stored}], state={"messageRefs": refs})
+    loaded = load_bili(raw)
+    assert [outcome.reason for outcome in replay(loaded.messages, loaded.state).refused] == [Reason.HOLDER_ABSENT]
+    assert (dict(loaded.state.refs), loaded.state.refs.cursor) == ({"h_old": ref(1)}, 10)
+
+
 @pytest.mark.parametrize("document", [None, 5, [], {}, {"state": []}, {"payload": {"state": {}}}, {"payload": []}])
 def test_what_is_no_session_is_none(document: Any) -> None:
     """A session has an object `state` with refs or blocks."""

@@ -94,7 +94,7 @@ def _check_images(view: BiliView, path: Path, stored: Any) -> Iterator[Change]:
             continue
         message_id = record.get("rawMessageId")
         own = view.refs.by_id.get(message_id) if isinstance(message_id, str) else None
-        if own is not None and own != BLOCKED:
+        if own is not None and ref_number(own):
             if own != ref:
                 yield _move((*place, "ref"), ref, own)
         elif ref not in view.refs.known or own == BLOCKED:

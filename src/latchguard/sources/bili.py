@@ -123,6 +123,10 @@ class BiliRefs:
         ref = self.by_id.get(message_id, BLOCKED)
         return ref if ref_number(ref) and self.by_ref.get(ref) == message_id else None
 
+    def held_ref(self, message_id: str) -> str | None:
+        """Give the ref that *message_id* holds alone, or `BLOCKED` where it is protected."""
+        return BLOCKED if self.by_id.get(message_id) == BLOCKED else self.own_ref(message_id)
+
 
 @frozen
 class BiliView:
@@ -251,14 +255,11 @@ def load_bili(raw: bytes, limits: Limits | None = None) -> BiliSession:
     """
     limits = limits or Limits()
     view = view_session(read_json(unframe(raw, limits).body, limits))
-    by_id = {}
-    for entry in view.messages:
-        ref = view.refs.by_id.get(entry.message.id)
-        if ref == BLOCKED or (ref is not None and ref == view.refs.own_ref(entry.message.id)):
-            by_id[entry.message.id] = ref
+    stored = (entry.message.id for entry in view.messages)
+    by_id = {key: ref for key in (*stored, *view.refs.by_id) if (ref := view.refs.held_ref(key))}
     cursor = 1 + max((ref_number(ref) or 0 for ref in view.refs.by_id.values()), default=0)
     messages = {entry.message.id: entry.message for entry in view.messages}
-    owners = {ref: messages[key] for key, ref in by_id.items() if ref != BLOCKED}
+    owners = {ref: messages.get(key) for key, ref in by_id.items() if ref != BLOCKED}
     named = (latch for latch in view.latches if latch.ref == BLOCKED or ref_number(latch.ref))
     latches = [_to_latch(latch, owners.get(latch.ref)) for latch in named]
     return BiliSession(
