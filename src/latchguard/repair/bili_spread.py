@@ -34,9 +34,9 @@ _MAX_OBJECTS: Final = 1000  # tried per folded text: each may read to its end
 def check_spread(view: BiliView, options: PlanOptions) -> Iterator[Change]:
     """Find the stored tool calls that carry a clip, in `messages` and in `pluginSnapshot`."""
     shown = frozenset(_latch_texts(view))
-    poisoned = [entry for entry in view.calls if _carries_clip(entry, shown, options)]
-    if not poisoned:
+    if not any(text in shown or has_marker(text, options.markers) for text in view.call_texts):
         return
+    poisoned = [entry for entry in view.calls if _carries_clip(entry, shown, options)]
     copies = _collect_copies(view.calls, {entry.path for entry in poisoned})
     for entry in poisoned:
         original = _recover(entry, copies.get(entry.message.tool_call_id, set()), view.folded)

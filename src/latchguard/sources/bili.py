@@ -57,6 +57,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _KINDS: Final = {str(kind): kind for kind in Kind}
 _ROLES: Final = {str(role): role for role in Role}
 _TEXT: Final = (str, type(None))
+_TOOL_CALL: Final = str(Kind.TOOL_CALL)
 
 
 @frozen
@@ -169,7 +170,18 @@ class BiliView:
     def calls(self) -> tuple[BiliMessage, ...]:
         """All tool calls of both lists, copies among them."""
         stored = (*self._stored("messages"), *self._stored("pluginSnapshot"))
-        return tuple(_read_all(entry for entry in stored if entry[1].get("contentType") == Kind.TOOL_CALL))
+        return tuple(_read_all(entry for entry in stored if entry[1].get("contentType") == _TOOL_CALL))
+
+    @property
+    def call_texts(self) -> Iterator[str]:
+        """What stands as text in tool calls of both lists, read without their messages."""
+        for name in ("messages", "pluginSnapshot"):
+            stored = self.record.get(name)
+            for value in stored if isinstance(stored, list) else ():
+                if isinstance(value, dict) and value.get("contentType") == _TOOL_CALL:
+                    text = value.get("text")
+                    if isinstance(text, str):
+                        yield text
 
     @cached_property
     def unreadable(self) -> frozenset[str]:
