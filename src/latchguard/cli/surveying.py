@@ -20,10 +20,12 @@ from latchguard.core.findings import Repair
 from latchguard.core.proof import MARKERS
 from latchguard.repair.errors import FileSystemError, SessionNotFoundError, escape
 from latchguard.repair.files import FileSource, find_files
+from latchguard.repair.htmlreport import HtmlReport
 from latchguard.repair.looking import Outcome, look_at_files
 from latchguard.repair.plans import Limits, PlanOptions
 from latchguard.repair.repairing import RepairRun
 from latchguard.repair.report import FileReport, JsonReport, State, Tally
+from latchguard.repair.timeline import Row, read_old_bytes, read_timeline
 from latchguard.sources.detect import FORMATS
 
 __all__ = ["Survey", "look", "report_outcomes", "survey_options"]
@@ -181,7 +183,7 @@ def report_outcomes(
     """
     tally = Tally(applying)
     status, sessions = Status.CLEAN, 0
-    with _open_reports(survey, command=command, applying=applying) as reports:
+    with _open_reports(survey, command=command, applying=applying, run=run) as reports:
         for outcome in show_progress(outcomes, "files"):
             sessions += outcome.plan is not None
             report = tally.take(outcome)
@@ -205,15 +207,26 @@ def _file_status(report: FileReport, *, applying: bool) -> Status:
 
 
 @contextmanager
-def _open_reports(survey: Survey, *, command: str, applying: bool) -> Iterator[list[Report]]:
+def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRun | None) -> Iterator[list[Report]]:
     def json_report(write: Callable[[str], object]) -> JsonReport:
         return JsonReport(write, command=command, applying=applying, allow=survey.plan.allow.value)
+
+    def read_rows(report: FileReport) -> Sequence[Row]:
+        plan = report.outcome.plan
+        if plan is None:
+            return ()
+        raw = read_old_bytes(report.outcome.source, run.name if run else None, plan.before)
+        return () if raw is None else read_timeline(raw, plan, survey.plan.limits)
 
     with ExitStack() as closing:
         text = TextReport(applying=applying)
         reports: list[Report] = [json_report(lambda piece: click.echo(piece, nl=False)) if survey.as_json else text]
         if survey.report is not None:
-            reports.append(json_report(closing.enter_context(_report_file(survey.report))))
+            write = closing.enter_context(_report_file(survey.report))
+            if survey.report.endswith(".html"):
+                reports.append(HtmlReport(write, command=command, applying=applying, read_rows=read_rows))
+            else:
+                reports.append(json_report(write))
         yield reports
 
 
