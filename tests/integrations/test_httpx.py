@@ -153,6 +153,19 @@ def test_streamed_body_is_checked(library: ModuleType, provider: Provider, argum
 
 
 @libraries
+def test_body_without_a_length_is_checked(library: ModuleType) -> None:
+    """A request made by hand may have a stream and no framing header (HTTP/2 needs none)."""
+
+    class Stream(library.SyncByteStream):  # type: ignore[name-defined,misc]
+        def __iter__(self) -> Iterator[bytes]:
+            return chunks(chat())
+
+    sink = Sink(library)
+    guard(sink.transport).handle_request(library.Request("POST", URL, stream=Stream()))
+    assert sink.bodies == [REPAIRED]
+
+
+@libraries
 @sides
 def test_streamed_body_over_the_limit_is_not_held(library: ModuleType, *, is_async: bool) -> None:
     """200 MB pass in pieces: at most the limit is in memory, and the request is counted."""
@@ -216,10 +229,12 @@ def test_multipart_and_other_paths_pass_untouched(library: ModuleType) -> None:
         send(library, transport, url="http://127.0.0.1/v1/files", files={"file": b"x"}),
         send(library, transport, url="http://127.0.0.1/v1/embeddings", json={"input": "x"}),
         send(library, transport, method="GET", url="http://127.0.0.1/v1/responses"),
+        send(library, transport, method="POST", url="http://127.0.0.1/v1/responses"),
+        send(library, transport, method="GET", url="http://127.0.0.1/v1/models"),
     ]
-    assert [sent is response.request for sent, response in zip(sink.requests, responses, strict=True)] == [True] * 4
+    assert [sent is response.request for sent, response in zip(sink.requests, responses, strict=True)] == [True] * 6
     counts = transport.counts
-    assert (counts.requests, counts.checked) == (4, 0)
+    assert (counts.requests, counts.checked) == (6, 0)
     assert dict(counts.unguarded) == {"multipart": 2, "other-path": 1}
 
 

@@ -209,9 +209,8 @@ class Guard(_Transport):
     def _admit(self, request: Any) -> Endpoint | None:
         """Count the request; give the endpoint of one whose body is to be read."""
         length = request.headers.get("content-length", "")
-        endpoint, unguarded = None, ""
+        endpoint, unguarded = find_endpoint(request.url.path), ""
         if (length and length != "0") or "transfer-encoding" in request.headers:
-            endpoint = find_endpoint(request.url.path)
             if request.headers.get("content-type", "").lower().startswith("multipart/"):
                 unguarded = "multipart"
             elif endpoint is None:
@@ -235,6 +234,8 @@ class Guard(_Transport):
         """Give the request to send: *request* itself, or its repaired copy."""
         if raw is None:
             self._leave(request, endpoint, "too-large")
+            return request
+        if not raw:
             return request
         settings = self._settings
         passage = pass_body(
