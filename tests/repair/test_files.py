@@ -47,12 +47,13 @@ def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_what_a_repair_leaves_is_no_source(tmp_path: Path) -> None:
-    """Copies and replacements are passed over in directories and globs, and refused when they are named."""
+    """Copies, replacements and runs are passed over in directories, copies in globs; a copy that is named is refused."""
     touch(tmp_path / "a.json")
     backup = touch(tmp_path / f"a.json.latchguard-{RUN}")
     touch(tmp_path / f"a.json.latchguard-{RUN}.new")
+    touch(tmp_path / RUN / "journal.jsonl")
     assert names(tmp_path, str(tmp_path)) == ["a.json"]
-    assert names(tmp_path, str(tmp_path / "*")) == ["a.json"]
+    assert names(tmp_path, str(tmp_path / "*.*")) == ["a.json"]
     with pytest.raises(SourceRefusedError), open_file(str(backup)):
         pass
 
