@@ -81,7 +81,12 @@ def test_a_name_is_a_string(name: Any) -> None:
 
 REQUESTS = {
     "openai-chat": {
-        "tools": [{"type": "function", "function": {"name": "$N", "parameters": {"name": DOTTED}}}],
+        "tools": [
+            {"type": "function", "function": {"name": "$N", "parameters": {"name": DOTTED}}},
+            {"type": "custom", "custom": {"name": "$N"}},
+        ],
+        "functions": [{"name": "$N"}],
+        "function_call": {"name": "$N"},
         "tool_choice": {"type": "function", "function": {"name": "$N"}},
         "messages": [
             {"role": "user", "name": "A. User", "content": DOTTED},
@@ -90,6 +95,7 @@ REQUESTS = {
                 "tool_calls": [{"id": "c", "function": {"name": "$N", "arguments": json.dumps({"name": DOTTED})}}],
             },
             {"role": "tool", "tool_call_id": "c", "name": "$N", "content": ""},
+            {"role": "assistant", "tool_calls": [{"id": "c", "custom": {"name": "$N", "input": DOTTED}}]},
             {"role": "assistant", "function_call": {"name": "$N", "arguments": "{}"}},
             {"role": "function", "name": "$N", "content": ""},
         ],
@@ -107,6 +113,14 @@ REQUESTS = {
         "tool_choice": {"type": "tool", "name": "$N"},
         "messages": [
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "$N", "input": {"name": DOTTED}}]}
+        ],
+    },
+    "gemini-sdk": {
+        "tools": [{"function_declarations": [{"name": "$N"}]}],
+        "tool_config": {"function_calling_config": {"allowed_function_names": ["$N"]}},
+        "contents": [
+            {"parts": [{"function_call": {"name": "$N", "args": {"name": DOTTED}}}]},
+            {"parts": [{"function_response": {"name": "$N", "response": {"name": DOTTED}}}]},
         ],
     },
     "gemini": {
@@ -133,6 +147,15 @@ def test_declared_tools_choice_and_old_history_are_aliased(wire: str) -> None:
     assert body == named(REQUESTS[wire], DOTTED)
 
 
+def test_what_a_request_declares_keeps_its_name() -> None:
+    """A declared tool that bears another's alias is seen, whatever the order."""
+    for names in ([DOTTED, ALIAS], [ALIAS, DOTTED]):
+        body = {"tools": [{"type": "function", "name": name} for name in names]}
+        sent = {tool["name"] for tool in ToolNames.of_request(body).alias_body(body)["tools"]}
+        assert ALIAS in sent
+        assert len(sent) == 2
+
+
 @pytest.mark.parametrize("wire", REQUESTS)
 def test_a_body_of_valid_names_is_the_same_object(wire: str) -> None:
     """Nothing to alias, nothing changed."""
@@ -143,7 +166,9 @@ def test_a_body_of_valid_names_is_the_same_object(wire: str) -> None:
 @pytest.mark.parametrize("wire", REQUESTS)
 def test_a_name_that_only_old_history_calls_is_restored_too(wire: str) -> None:
     """The model may call what it reads in the history."""
-    body = {key: value for key, value in named(REQUESTS[wire], DOTTED).items() if key not in ("tools", "tool_choice")}
+    body = {
+        key: value for key, value in named(REQUESTS[wire], DOTTED).items() if key in ("messages", "input", "contents")
+    }
     tools = ToolNames.of_request(body)
     tools.alias_body(body)
     assert tools.restore(ALIAS) == DOTTED
@@ -159,6 +184,10 @@ ANSWERS = {
 }
 EVENTS = {
     "chat": {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": "$N"}}]}}]},
+    "chat-custom": {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "custom": {"name": "$N"}}]}}]},
+    "chat-legacy": {"choices": [{"index": 0, "delta": {"function_call": {"name": "$N"}}}]},
+    "anthropic-start": {"type": "message_start", "message": {"content": [{"type": "tool_use", "name": "$N"}]}},
+    "gemini-sdk": {"candidates": [{"content": {"parts": [{"function_call": {"name": "$N"}}]}}]},
     "responses-item": {"type": "response.output_item.added", "item": {"type": "function_call", "name": "$N"}},
     "responses-done": {"type": "response.function_call_arguments.done", "name": "$N", "arguments": ALIAS},
     "responses-end": {"type": "response.completed", "response": {"output": [{"type": "function_call", "name": "$N"}]}},
@@ -179,8 +208,9 @@ def test_answers_are_restored(shape: str) -> None:
 @pytest.mark.parametrize("shape", EVENTS)
 def test_stream_events_are_restored(shape: str) -> None:
     """Events of each provider's stream carry the real name."""
-    stream = ToolNames([DOTTED]).stream()
-    assert stream.restore(named(EVENTS[shape], ALIAS)) == named(EVENTS[shape], DOTTED)
+    tools = ToolNames([DOTTED])
+    assert tools.stream().restore(named(EVENTS[shape], ALIAS)) == named(EVENTS[shape], DOTTED)
+    assert tools.restore_answer(named(EVENTS[shape], ALIAS)) == named(EVENTS[shape], DOTTED)
 
 
 def chunk(index: int = 0, *, finish: str | None = None, choice: int = 0, **function: str) -> dict[str, Any]:

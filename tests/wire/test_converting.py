@@ -5,6 +5,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
 from latchguard.core.errors import WireUndecidedError
@@ -185,6 +186,8 @@ def call(arguments: Any, call_id: str | None = "c1") -> dict[str, Any]:
         ("[1]", load_json(PLACEHOLDER_ARGUMENTS), "the arguments were no JSON object"),
         ('{"a":1e400}', load_json(PLACEHOLDER_ARGUMENTS), "the arguments were no JSON object"),
         ('{"a":1,"a":2}', {"a": 2}, "duplicate keys or spellings of numbers"),
+        ('{"a":true,"a":false}', {"a": False}, "duplicate keys or spellings of numbers"),
+        ('{"a":"1.10 \\" 2.0","b":"\\u00e9"}', {"a": '1.10 " 2.0', "b": "\u00e9"}, None),
         ('{"a":1.10}', {"a": 1.1}, "duplicate keys or spellings of numbers"),
     ],
 )
@@ -356,6 +359,23 @@ def test_results_of_several_texts_keep_their_parts() -> None:
     contents, lost = convert_one(ANTHROPIC, entry, GEMINI)
     assert contents[0]["parts"][0]["functionResponse"]["response"] == {"output": "a\nb"}
     assert lost == [("$[0].content[0]", "its texts became one")]
+
+
+def test_a_result_of_parts_that_became_a_text_is_a_text() -> None:
+    """A kernel may have put a text in place of parts: it goes over as a result."""
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    parsed = parse([{"role": "tool", "tool_call_id": "c", "content": parts}], CHAT)
+    converted = convert(Parsed((evolve(parsed.messages[0], text="clip"),), parsed.frame), ANTHROPIC)
+    block = {"type": "tool_result", "tool_use_id": "c", "content": "clip"}
+    assert converted.body["messages"] == [{"role": "user", "content": [block]}]
+
+
+def test_deep_arguments_are_carried() -> None:
+    """Arguments nested as deep as is valid go over."""
+    text = '{"a":' * 999 + "1" + "}" * 999
+    entries, lost = convert_one(CHAT, call(text), ANTHROPIC)
+    assert parse(entries, ANTHROPIC).messages[0].text == text
+    assert lost == []
 
 
 def test_media_in_a_result_is_listed() -> None:

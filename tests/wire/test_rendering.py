@@ -19,6 +19,7 @@ from latchguard.core.jsontext import load_json
 from latchguard.core.message import Kind, Message, Role
 from latchguard.testing.bodies import damaged_bodies, legal_bodies
 from latchguard.wire import parse, render, render_checked
+from latchguard.wire.base import get_in
 from tests.wire.cases import CASES
 
 CHANGES = [(case, number) for case, (wire, body) in CASES.items() for number in range(len(parse(body, wire).messages))]
@@ -147,6 +148,54 @@ def test_appended_messages_come_last() -> None:
             ],
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"),
+    [
+        (CHAT, {"role": "assistant", "content": "ok", "reasoning_content": "a\n\nb"}),
+        (
+            ANTHROPIC,
+            [
+                {"type": "thinking", "thinking": "a"},
+                {"type": "thinking", "thinking": "b"},
+                {"type": "text", "text": "ok"},
+            ],
+        ),
+        (GEMINI, [{"text": "a", "thought": True}, {"text": "b", "thought": True}, {"text": "ok"}]),
+        (RESPONSES, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]}),
+    ],
+)
+def test_new_reasoning_is_unsigned(wire: Wire, expected: Any) -> None:
+    """Reasoning that a host adds stands before the text, without a signature, which no host can make."""
+    new = [Message(each, Role.ASSISTANT, Kind.REASONING, each) for each in ("a", "b")]
+    (first, *_) = edit(wire, [], lambda _: [*new, text("ok", Role.ASSISTANT)])
+    key = {ANTHROPIC: "content", GEMINI: "parts"}.get(wire)
+    assert (first[key] if key else first) == expected
+
+
+@pytest.mark.parametrize(
+    ("wire", "path"),
+    [
+        (CHAT, ("content",)),
+        (ANTHROPIC, ("content", 0, "content")),
+        (RESPONSES, ("output",)),
+    ],
+)
+def test_a_new_result_of_parts_is_written_as_parts(wire: Wire, path: Path) -> None:
+    """A result of kind `other` whose text is JSON of a list is that list; any other text is a text."""
+    result = Message("new", Role.TOOL, Kind.OTHER, '[{"type":"text","text":"a"}]', None, "c")
+    assert get_in(edit(wire, [], lambda _: [result])[0], path) == [{"type": "text", "text": "a"}]
+    assert get_in(edit(wire, [], lambda _: [evolve(result, text="t")])[0], path) == "t"
+
+
+@pytest.mark.parametrize(
+    ("wire", "key"), [(CHAT, "content"), (ANTHROPIC, "content"), (GEMINI, "parts"), (RESPONSES, "content")]
+)
+def test_a_new_block_is_the_object_that_its_text_holds(wire: Wire, key: str) -> None:
+    """A message of kind `other` brings its wire object as text."""
+    new = Message("new", Role.USER, Kind.OTHER, '{"type":"x"}')
+    assert edit(wire, [], lambda _: [new])[0][key] == [{"type": "x"}]
 
 
 def test_a_new_result_answers_a_custom_call_in_kind() -> None:
