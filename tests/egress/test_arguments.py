@@ -10,6 +10,7 @@ import pytest
 
 from latchguard import PLACEHOLDER_ARGUMENTS, harden
 from latchguard.core.findings import Wire
+from latchguard.egress.layout import find_calls
 
 P = PLACEHOLDER_ARGUMENTS
 OBJECT = json.loads(P)
@@ -161,26 +162,39 @@ def test_five_layers_are_too_many_to_peel() -> None:
 )
 def test_text_in_place_of_an_object_is_found_on_object_wires(value: Any, expected: Any, cost: str) -> None:
     """`tool_use.input` and `functionCall.args` are objects: parsed, or the placeholder, never in silence."""
-    anthropic = {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": value}]}]}
-    gemini = {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": value}}]}]}
-    for body, wire in ((anthropic, "anthropic"), (gemini, "gemini")):
+    for wire, body in (("anthropic", anthropic(input=value)), ("gemini", gemini(args=value))):
         result = harden(body, wire)
-        finding = result.findings[0]
-        assert (finding.rule, finding.repair, finding.after) == ("input-not-object", cost, expected)
-        assert expected in (
-            result.body.get("messages", [{"content": [{}]}])[0].get("content", [{}])[0].get("input"),
-            result.body.get("contents", [{"parts": [{}]}])[0].get("parts", [{}])[0].get("functionCall", {}).get("args"),
-        )
+        assert [(found.rule, found.repair, found.after) for found in result.findings] == [
+            ("input-not-object", cost, expected)
+        ]
+        calls = list(find_calls(result.body, Wire(wire)))
+        assert [call.holder[call.key] for call in calls] == [expected]
+
+
+def anthropic(**call: Any) -> dict[str, Any]:
+    use = {"type": "tool_use", "id": "t1", "name": "f", **call}
+    results = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]
+    return {"messages": [{"role": "assistant", "content": [use]}, {"role": "user", "content": results}]}
+
+
+def gemini(**call: Any) -> dict[str, Any]:
+    response = {"functionResponse": {"name": "f", "response": {"output": "ok"}}}
+    return {
+        "contents": [
+            {"role": "user", "parts": [{"text": "q"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f", **call}}]},
+            {"role": "user", "parts": [response]},
+        ]
+    }
 
 
 def test_missing_arguments_are_legal_where_the_wire_says_so() -> None:
     """Gemini's `args` is optional; Anthropic's `input` is not, and becomes an empty object."""
-    gemini = {"contents": [{"role": "model", "parts": [{"function_call": {"name": "f", "args": None}}]}]}
-    assert harden(gemini, "gemini").body is gemini
-    anthropic = {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]}
-    result = harden(anthropic, "anthropic")
+    for body in (gemini(), gemini(args=None)):
+        assert harden(body, "gemini").body is body
+    result = harden(anthropic(), "anthropic")
     assert result.body["messages"][0]["content"][0]["input"] == {}
-    assert result.findings[0].repair == "lossless"
+    assert [found.repair for found in result.findings] == ["lossless"]
 
 
 SCHEMA = {"type": "object", "required": ["path", "mode"]}

@@ -7,13 +7,19 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from latchguard import PLACEHOLDER_ARGUMENTS, harden, harden_json
 from latchguard.core.errors import InvalidValueError, UnknownProfileError, WireUndecidedError
+from latchguard.core.findings import Repair
+from latchguard.egress import hardening
+from latchguard.egress.draft import Drop, Set
+from latchguard.egress.rule import Fix, Hit, Scene, Trigger
 
 POISON = "Summary of the work so far: all tests pass."
 QUOTED = json.dumps(PLACEHOLDER_ARGUMENTS).encode()
@@ -250,3 +256,50 @@ def test_output_does_not_depend_on_the_hash_seed() -> None:
         for seed in ("1", "2")
     }
     assert len(outputs) == 1
+
+
+def test_a_rule_that_raises_costs_neither_the_request_nor_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left out for that body and named; the other rules of its area and the argument rules have run."""
+
+    def explode(hit: Hit, scene: Scene) -> Iterator[Fix]:
+        raise RuntimeError("boom")
+
+    (rules, find), *others = hardening._AREAS
+    broken = tuple(evolve(rule, check=explode) if rule.slug == "orphan-result" else rule for rule in rules)
+    monkeypatch.setattr(hardening, "_AREAS", ((broken, find), *others))
+    body = {"messages": [{"role": "user", "content": "q"}, result("gone"), assistant(call())]}
+    hardened = harden(body, "openai-chat")
+    assert hardened.failed == ("orphan-result",)
+    assert [finding.rule for finding in hardened.findings] == ["unanswered-call", "args-invalid-json"]
+    assert hardened.body["messages"][1] == result("gone")
+    assert [record.levelname for record in caplog.records if "orphan-result" in record.getMessage()] == ["ERROR"]
+
+
+def test_a_walk_that_raises_costs_its_area_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a broken walk leaves the argument rules as they are."""
+
+    def explode(run: object) -> dict[Trigger, list[Hit]]:
+        raise RuntimeError("boom")
+
+    (rules, _), *others = hardening._AREAS
+    monkeypatch.setattr(hardening, "_AREAS", ((rules, explode), *others))
+    hardened = harden({"messages": [assistant(call())]}, "openai-chat")
+    assert set(hardened.failed) == {rule.slug for rule in rules if "openai-chat" in rule.wires and not rule.demand}
+    assert [finding.rule for finding in hardened.findings] == ["args-invalid-json"]
+
+
+def test_a_repair_that_leads_nowhere_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of edits is applied whole or not at all."""
+
+    def mislead(hit: Hit, scene: Scene) -> Iterator[Fix]:
+        edits = (Set(("messages", 0, "content"), "changed"), Drop(("messages", 99)))
+        yield Fix(hit.path, Repair.LOSSLESS, edits)
+
+    (rules, find), *others = hardening._AREAS
+    broken = tuple(evolve(rule, check=mislead) if rule.slug == "unanswered-call" else rule for rule in rules)
+    monkeypatch.setattr(hardening, "_AREAS", ((broken, find), *others))
+    body = {"messages": [{"role": "user", "content": "q"}, assistant(call("{}"))]}
+    hardened = harden(body, "openai-chat")
+    assert (hardened.failed, hardened.findings, hardened.body is body) == (("unanswered-call",), (), True)
