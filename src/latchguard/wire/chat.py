@@ -185,22 +185,6 @@ CHAT: Final = Format(
     build_head=None,
     objects=False,
     taken=frozenset(
-        (
-            "role",
-            "content",
-            "tool_calls",
-            "tool_call_id",
-            "function_call",
-            "id",
-            "type",
-            "text",
-            "function",
-            "custom",
-            "arguments",
-            "input",
-            "reasoning_content",
-            "reasoning",
-            "image_url",
-        )
+        {"role", "content", "tool_calls", "tool_call_id", "function_call", "id", "type", "text", "function"}
     ),
 )

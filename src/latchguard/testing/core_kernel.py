@@ -1,0 +1,106 @@
+"""The real core as a kernel, and what any kernel that holds a `ConversationState` reports of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from latchguard.core.codec import dump_latch, dump_state, load_state
+from latchguard.core.errors import LatchError, LatchguardError
+from latchguard.core.jsontext import dump_json, load_json
+from latchguard.core.latches import ViewLatch
+from latchguard.core.message import Message
+from latchguard.core.replaying import replay
+from latchguard.core.restamping import restamp
+from latchguard.core.state import ConversationState
+from latchguard.testing.protocol import Json, check_op, needed_capabilities
+
+__all__ = ["CoreKernel", "report_state", "to_message"]
+
+
+class CoreKernel:
+    """The real core: its state is the JSON of `dump_state`.
+
+    Guarantees:
+        Pure. Pickles by reference, so that purity can be checked in a new process.
+    """
+
+    capabilities: Sequence[str] = (
+        "unlatch", "view-latch", "protect", "numbering", "fork", "own-output", "unknown-fields", "lone-surrogates"
+    )  # fmt: skip
+
+    def step(self, state: Any, history: Sequence[Json], op: Json) -> Json:
+        """Do one op on the core."""
+        before = ConversationState() if state is None else load_state(dump_json(state))
+        events: list[Json] = []
+        after = before
+        if check_op(history, op):
+            events.append({"event": "refused", "reason": "malformed"})
+        elif needed_capabilities(op) - set(self.capabilities):
+            events.append({"event": "refused", "reason": "unsupported"})
+        else:
+            try:
+                after = self.change(before, [to_message(entry) for entry in history], op, events)
+            except LatchError as error:
+                events.append({"event": "refused", "reason": str(error.reason)})
+            except LatchguardError as error:
+                events.append({"event": "refused", "reason": error.code})
+        view = self.show(after, history) if len({entry["id"] for entry in history}) == len(history) else []
+        return {
+            "state": load_json(dump_state(after).decode()),
+            "view": view,
+            "events": [*events, report_state(after)],
+        }
+
+    def change(  # noqa: PLR0911  # an op a return
+        self, state: ConversationState, messages: Sequence[Message], op: Json, events: list[Json]
+    ) -> ConversationState:
+        """Give the state after a well-formed *op*; add what it has to say to *events*."""
+        by_id = {message.id: message for message in messages}
+        match op["op"]:
+            case "append":
+                return state.assign([by_id[key] for key in op["ids"]], protected=op.get("protected") or ())
+            case "latch":
+                return state.latch(by_id[op["id"]], op["text"], view=op.get("view"))
+            case "unlatch":
+                return state.unlatch(by_id[op["id"]])
+            case "edit":
+                return state.assign([by_id[op["id"]]])
+            case "restamp":
+                result = restamp(state, messages, numbering=op.get("numbering"))
+                events.append({"event": "moved", "refs": dict(result.moved)})
+                return result.state
+            case "reload":
+                return load_state(dump_state(state))
+        return state
+
+    def show(self, state: ConversationState, history: Sequence[Json]) -> list[Json]:
+        """Give what the model would be sent."""
+        shown = replay([to_message(entry) for entry in history], state).messages
+        return [{**entry, "text": message.text} for entry, message in zip(history, shown, strict=True)]
+
+
+def to_message(entry: Json) -> Message:
+    """Give the core's message for one in the protocol's form."""
+    return Message(**{name: entry[name] for name in _FIELDS})
+
+
+_FIELDS: Final = ("id", "role", "kind", "text", "tool_name", "tool_call_id")
+
+
+def report_state(state: ConversationState) -> Json:
+    """Give the event `report` of *state*; a drop is named by what it holds, equal ones by their count."""
+    seen: Counter[str] = Counter()
+    quarantine = []
+    for drop in state.quarantine:
+        name = sha256(dump_json([dump_latch(drop.latch), drop.reason])).hexdigest()[:16]
+        seen[name] += 1
+        entry = {"drop": f"{name}-{seen[name]}", "text": drop.latch.text, "view": None, "reason": str(drop.reason)}
+        quarantine.append(entry | ({"view": drop.latch.view} if isinstance(drop.latch, ViewLatch) else {}))
+    latches = [
+        {"ref": latch.ref, "text": latch.text, "view": latch.view if isinstance(latch, ViewLatch) else None}
+        for latch in state.latches
+    ]
+    return {"event": "report", "refs": dict(state.refs), "latches": latches, "quarantine": quarantine}

@@ -1,0 +1,47 @@
+"""What can go wrong between harness and kernel, apart from a broken law."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import define
+
+from latchguard.core.errors import LatchguardError
+
+__all__ = ["ProtocolError", "TraceError"]
+
+
+@define(repr=False, str=False, eq=False)
+class ProtocolError(LatchguardError):
+    """The kernel does not speak the protocol: nothing can be said about its laws.
+
+    Args:
+        problem: `timeout`, `crashed`, `garbage` (no JSON on stdout), `bad-reply` (JSON of another shape), `wrong-id`,
+            `failed` (it answered with an error), `not-started`.
+        expected: what the harness waited for.
+        found: what came.
+        stderr: the tail of what the kernel wrote to stderr.
+    """
+
+    code: ClassVar[str] = "kernel-protocol"
+    problem: str
+    expected: str
+    found: str
+    stderr: str = ""
+
+    def __str__(self) -> str:
+        tail = f"; the end of its stderr:\n{self.stderr}" if self.stderr else ""
+        return f"{self.problem}: expected {self.expected}, found {self.found}{tail}"
+
+
+@define(repr=False, str=False, eq=False)
+class TraceError(LatchguardError):
+    """A file that is no trace."""
+
+    code: ClassVar[str] = "not-a-trace"
+    path: str
+    line: int
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}: expected {self.expected}"

@@ -1,0 +1,405 @@
+"""The model: reads a trace of ops and replies and raises a `Violation` where a reply breaks a law.
+
+1. It keeps ids, refs, latches and quarantine of its own, and imports nothing of what it judges.
+2. What must be so is demanded; where the contract leaves freedom (`fates.py`) any choice is taken over from the
+   kernel's report, and the view is then held against it.
+3. The gravest is looked at first: a text on a message that it was not made for, before any book-keeping.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import define, field
+
+from latchguard.testing.accounts import Account, check_kept_refs, check_moved, check_new_refs, read_account
+from latchguard.testing.fates import Fate, Fates, Held, Identity, differs, identity_of, is_form, plan_restamp
+from latchguard.testing.laws import violation
+from latchguard.testing.protocol import (
+    BLOCKED,
+    LATCHABLE_KINDS,
+    REASONS,
+    Json,
+    check_op,
+    needed_capabilities,
+)
+from latchguard.testing.settling import SURVIVAL, DropRecord, Plan, alike_drops, settle
+
+__all__ = ["Model"]
+
+_ANY_REASON: Final = REASONS | {"malformed"}
+_SUPERSEDED: Final = frozenset(("superseded",))
+
+
+@define
+class Model:
+    """What the laws know of one conversation, from its ops and replies alone.
+
+    Args:
+        capabilities: what the kernel declares.
+        known: message id -> identity, of the history as it was last seen whole, in order.
+        shadows: likewise of those that are not in it, but have a row with the kernel.
+        refs: message id -> ref, as reported.
+        latches: message id -> the latches in force on it.
+        quarantine: drop id -> the latch and why.
+        issued: the refs since the last restamp.
+        protected: the ids that were ever protected.
+        ever: identity -> every text that was ever latched for it.
+    """
+
+    capabilities: Collection[str]
+    known: dict[str, Identity] = field(factory=dict)
+    shadows: dict[str, Identity] = field(factory=dict)
+    refs: dict[str, str] = field(factory=dict)
+    latches: dict[str, list[Held]] = field(factory=dict)
+    quarantine: dict[str, DropRecord] = field(factory=dict)
+    issued: set[str] = field(factory=set)
+    protected: set[str] = field(factory=set)
+    ever: dict[Identity, set[str]] = field(factory=lambda: defaultdict(set))
+
+    def observe(self, history: Sequence[Json], op: Json, reply: Mapping[str, Any], *, changed: bool) -> None:
+        """Hold one reply against the laws and take over what it says.
+
+        Args:
+            history: as it was given to the kernel.
+            op: likewise.
+            reply: of a shape that `check_reply` takes.
+            changed: whether the reply's state differs from the one that was given.
+
+        Raises:
+            Violation: a law is broken; the model is of no use afterwards.
+        """
+        events = {event["event"]: event for event in reply["events"]}
+        refused = events.get("refused")
+        if problem := check_op(history, op):
+            self._expect_refusal(op, problem, refused, changed=changed)
+            return
+        if missing := needed_capabilities(op) - set(self.capabilities):
+            if refused is None or changed:
+                raise violation("capabilities", op["op"], f"a refusal, {sorted(missing)} being undeclared", "none")
+            return
+        if "crashed" in events:
+            self._observe_crash(history, op, events, changed=changed)
+            return
+        self._check_texts(history, op, reply["view"])
+        if refused is not None:
+            self._check_refused(history, op, refused["reason"], changed=changed)
+        else:
+            self._check_change(history, op, changed=changed)
+            self._apply(history, op, events)
+        self._check_view(history, op, reply["view"])
+
+    def shown(self, message: Mapping[str, Any]) -> frozenset[str]:
+        """Give the texts that *message*, in the form given, may show: one, but where the contract is silent."""
+        found, held = identity_of(message), self.latches.get(message["id"], ())
+        if found[1] not in LATCHABLE_KINDS or self.refs.get(message["id"]) in (None, BLOCKED):
+            return frozenset((message["text"],))
+        live = [latch for latch in held if is_form(found, latch.identity, self._forms(held))]
+        if live:
+            text = min(live, key=lambda latch: latch.view is not None).text
+            sure = self._own_output or any(latch.identity == found for latch in live)
+            return frozenset((text,)) if sure else frozenset((text, message["text"]))
+        # In a form that a latch gave it which is cleared by now: whether it is still known is the kernel's choice.
+        stale = [latch for latch in held if found[:4] == latch.identity[:4] and found[4] in self.ever[latch.identity]]
+        return frozenset((message["text"], *(latch.text for latch in stale)))
+
+    @property
+    def _own_output(self) -> bool:
+        return "own-output" in self.capabilities
+
+    def _forms(self, held: Sequence[Held]) -> Sequence[Held]:
+        """Give the latches whose texts a message may come back with: its own, and those that they superseded."""
+        return [*held, *(drop.latch for drop in self.quarantine.values() if drop.reason == "superseded")]
+
+    # --- refusals ---
+
+    def _expect_refusal(self, op: Json, problem: str, refused: Json | None, *, changed: bool) -> None:
+        if refused is None:
+            raise violation("malformed-refused", str(op.get("op")), f"a refusal: {problem}", "no refusal")
+        if changed:
+            raise violation("malformed-refused", str(op.get("op")), "an unchanged state", "another state")
+
+    def _refusable(self, history: Sequence[Json], op: Json) -> frozenset[str]:
+        """Give the reasons for which *op*, well-formed, has to be refused; empty where it must be done."""
+        if op["op"] == "latch":
+            message = next(message for message in history if message["id"] == op["id"])
+            reasons = {"forbidden-kind"} if message["kind"] not in LATCHABLE_KINDS else set()
+            ref = self.refs.get(op["id"])
+            reasons |= {"unassigned-ref"} if ref is None else {"blocked-ref"} if ref == BLOCKED else set()
+            return frozenset(reasons)
+        if op["op"] == "release":
+            alike = alike_drops(self.quarantine, op["drop"]) if op["drop"] in self.quarantine else []
+            homes = [self._release_homes(history, self.quarantine[drop]) for drop in alike]
+            return frozenset() if homes and all(len(found) == 1 for found in homes) else _ANY_REASON
+        return frozenset()
+
+    def _check_refused(self, history: Sequence[Json], op: Json, reason: str, *, changed: bool) -> None:
+        if changed:
+            raise violation("malformed-refused", op["op"], "an unchanged state after a refusal", "another state")
+        allowed = self._refusable(history, op)
+        if op["op"] == "release" and not allowed and self._slot_taken(history, op):
+            return
+        if op["op"] == "unlatch" and not self.latches.get(op["id"]):
+            return
+        if not allowed:
+            raise violation("capabilities", op["op"], "what is declared and well-formed is done", f"refused: {reason}")
+        if reason not in allowed:
+            raise violation("right-reason", op["op"], f"one of {sorted(allowed)}", reason)
+
+    def _check_change(self, history: Sequence[Json], op: Json, *, changed: bool) -> None:
+        if op["op"] == "release" and op["drop"] in self.quarantine:
+            return  # whether it may come back is looked at where it comes back
+        if allowed := self._refusable(history, op):
+            law = "not-into-arguments" if "forbidden-kind" in allowed and op["op"] == "latch" else "right-reason"
+            raise violation(law, op["op"], f"a refusal for one of {sorted(allowed)}", "it was done")
+        same = op["op"] in ("resend", "reload") and bool(self.refs)
+        if op["op"] == "append":
+            same = all(self.known.get(m["id"]) == identity_of(m) for m in history) and not (
+                set(op.get("protected") or ()) - self.protected
+            )
+        if op["op"] == "latch":
+            same = self._latch_exists(history, op) and all(self.known.get(m["id"]) == identity_of(m) for m in history)
+        if op["op"] == "unlatch":
+            same = not self.latches.get(op["id"])
+        if same and changed:
+            raise violation(
+                "survives-reload" if op["op"] == "reload" else "idempotent",
+                op["op"],
+                "the very state that was given",
+                "another state",
+            )
+
+    def _latch_exists(self, history: Sequence[Json], op: Json) -> bool:
+        found = identity_of(next(message for message in history if message["id"] == op["id"]))
+        held = self.latches.get(op["id"], ())
+        return any(
+            (latch.text, latch.view) == (op["text"], op.get("view"))
+            and is_form(found, latch.identity, self._forms(held))
+            for latch in held
+        )
+
+    # --- texts ---
+
+    def _check_texts(self, history: Sequence[Json], op: Json, view: Sequence[Json]) -> None:
+        """Look for a text where it can never be right, whatever the kernel reports."""
+        if [entry["id"] for entry in view] != [message["id"] for message in history]:
+            raise violation("view-is-history", op["op"], "the messages of the history", [entry["id"] for entry in view])
+        for message, entry in zip(history, view, strict=True):
+            for name in entry.keys() & message.keys() - {"text"}:
+                if entry[name] != message[name]:
+                    raise violation("view-is-history", f"{message['id']}.{name}", message[name], entry[name])
+            if entry["text"] == message["text"]:
+                continue
+            if message["kind"] not in LATCHABLE_KINDS:
+                raise violation("not-into-arguments", message["id"], repr(message["text"]), repr(entry["text"]))
+            if entry["text"] not in self._possible(message, op):
+                raise violation("right-message", message["id"], repr(message["text"]), repr(entry["text"]))
+
+    def _possible(self, message: Mapping[str, Any], op: Json) -> Iterator[str]:
+        found = identity_of(message)
+        if op["op"] == "latch" and (op["id"] == message["id"] or found == self.known.get(op["id"])):
+            yield op["text"]
+        for identity, texts in self.ever.items():
+            if found == identity or (found[:4] == identity[:4] and found[4] in texts):
+                yield from texts
+
+    def _check_view(self, history: Sequence[Json], op: Json, view: Sequence[Json]) -> None:
+        for message, entry in zip(history, view, strict=True):
+            allowed = self.shown(message)
+            if entry["text"] in allowed:
+                continue
+            name = SURVIVAL.get(op["op"], "latch-shows")
+            if entry["text"] != message["text"]:
+                twin = any(
+                    latch.text == entry["text"] and latch.identity == identity_of(message)
+                    for key, held in self.latches.items()
+                    for latch in held
+                    if key != message["id"]
+                )
+                name = "twins-stay-two" if twin else "right-message"
+            raise violation(name, message["id"], " or ".join(map(repr, sorted(allowed))), repr(entry["text"]))
+
+    # --- changes ---
+
+    def _apply(self, history: Sequence[Json], op: Json, events: Mapping[str, Json]) -> None:
+        account, protected = read_account(events["report"]), self._protected_after(op)
+        if op["op"] == "restamp":
+            check_new_refs(account.refs, history, op.get("numbering"), protected)
+            if "crash" not in op:
+                check_moved(events.get("moved"), self.refs, account.refs)
+        else:
+            self._check_rows(history, op, account)
+            check_kept_refs(self.refs, account.refs, history, protected, self.issued)
+        plan = self._plan(history, op, protected)
+        settled = settle(self.latches, self.quarantine, plan, account, op["op"])
+        self.latches, self.quarantine = dict(settled.latches), settled.quarantine
+        self._remember(history, op, account, protected)
+
+    def _check_rows(self, history: Sequence[Json], op: Json, account: Account) -> None:
+        """A known message keeps its row, but that a fork leaves behind what it does not take along."""
+        present = {message["id"] for message in history}
+        for message_id, ref in self.refs.items():
+            if message_id not in account.refs and (op["op"] != "fork" or message_id in present):
+                raise violation("refs", message_id, ref, "none")
+
+    def _protected_after(self, op: Json) -> set[str]:
+        new = set(op.get("protected") or ())
+        new |= {key for key, ref in (op.get("numbering") or {}).items() if ref == BLOCKED}
+        return self.protected | new
+
+    # --- plans: what an op may do to the latches ---
+
+    def _plan(self, history: Sequence[Json], op: Json, protected: Collection[str]) -> Plan:
+        planner: Callable[[Sequence[Json], Json, Collection[str]], Plan] | None
+        planner = getattr(self, f"_plan_{op['op']}", None)
+        return planner(history, op, protected) if planner else Plan()
+
+    def _plan_append(self, history: Sequence[Json], op: Json, protected: Collection[str]) -> Plan:
+        blocked = protected - self.protected  # type: ignore[operator]  # sets both
+        fates = Fates()
+        for message_id in blocked & self.latches.keys():
+            for latch in self.latches[message_id]:
+                fates.by_latch[message_id, latch] = Fate(frozenset(), frozenset(("blocked-ref",)))
+        new = {message["id"]: identity_of(message) for message in history if message["id"] not in self.refs}
+        return Plan(fates, None, *self._revivals(new, new, protected, fates))
+
+    def _plan_latch(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
+        if self._latch_exists(history, op):
+            return Plan()
+        message = next(message for message in history if message["id"] == op["id"])
+        found, held = identity_of(message), self.latches.get(op["id"], ())
+        live = [latch for latch in held if is_form(found, latch.identity, self._forms(held))]
+        known = self._own_output and not any(latch.identity == found for latch in live)
+        made = Held(live[0].identity if live and known else found, op["text"], op.get("view"))
+        fates = Fates()
+        for latch in held:
+            if latch not in live:  # it waits for what the message was; one of the other class may go on waiting
+                homes = frozenset() if (latch.view is None) == (made.view is None) else frozenset((op["id"],))
+                fates.by_latch[op["id"], latch] = Fate(homes, frozenset((differs(found, latch.identity),)))
+            elif (latch.view is None) == (made.view is None):
+                fates.by_latch[op["id"], latch] = Fate(frozenset(), _SUPERSEDED)
+        return Plan(fates, (op["id"], made))
+
+    def _plan_unlatch(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
+        message = next(message for message in history if message["id"] == op["id"])
+        found, held = identity_of(message), self.latches.get(op["id"], ())
+        live = [latch for latch in held if is_form(found, latch.identity, self._forms(held))]
+        fates, cleared = Fates(), frozenset(("cleared",))
+        if live:
+            showing = min(live, key=lambda latch: latch.view is not None)
+            fates.by_latch[op["id"], showing] = Fate(frozenset(), cleared)
+        else:  # the latch that waits on the message may be cleared
+            for latch in held:
+                fates.by_latch[op["id"], latch] = Fate(frozenset((op["id"],)), cleared)
+        return Plan(fates)
+
+    def _plan_edit(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
+        message = next(message for message in history if message["id"] == op["id"])
+        found, held = identity_of(message), self.latches.get(op["id"], ())
+        fates = Fates()
+        for latch in held:
+            if found != latch.identity and not (self._own_output and is_form(found, latch.identity, self._forms(held))):
+                reasons = frozenset((differs(found, latch.identity), "superseded"))
+                fates.by_latch[op["id"], latch] = Fate(frozenset((op["id"],)), reasons)
+        return Plan(fates)
+
+    def _plan_fork(self, history: Sequence[Json], _op: Json, _: Collection[str]) -> Plan:
+        present = {message["id"] for message in history}
+        return Plan(may_vanish=frozenset(self.latches.keys() - present))
+
+    def _plan_release(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
+        found = {
+            drop: self._release_homes(history, self.quarantine[drop])
+            for drop in alike_drops(self.quarantine, op["drop"])
+        }
+        revivals = {drop: homes for drop, homes in found.items() if len(homes) == 1}
+        fates = Fates()
+        for key in frozenset().union(*revivals.values()):
+            for latch in self.latches.get(key, ()):
+                if (latch.view is None) == (self.quarantine[op["drop"]].latch.view is None):
+                    fates.by_latch[key, latch] = Fate(frozenset((key,)), _SUPERSEDED)
+        return Plan(fates, revivals=revivals, must_revive=[(frozenset(found), 1)])
+
+    def _plan_restamp(self, history: Sequence[Json], _op: Json, protected: Collection[str]) -> Plan:
+        new = {message["id"]: identity_of(message) for message in history}
+        fates = plan_restamp(
+            self.known,
+            self.latches,
+            new,
+            protected,
+            self._forms(()),
+            self.shadows.values(),
+            own_output=self._own_output,
+        )
+        fresh = {key: found for key, found in new.items() if key not in self.refs}
+        changed = {key: found for key, found in new.items() if self.known.get(key) != found}
+        return Plan(fates, None, *self._revivals(fresh, changed, protected, fates))
+
+    def _release_homes(self, history: Sequence[Json], drop: DropRecord) -> frozenset[str]:
+        return frozenset(
+            message["id"]
+            for message in history
+            if identity_of(message) == drop.latch.identity and self.refs.get(message["id"]) not in (None, BLOCKED)
+        )
+
+    def _slot_taken(self, history: Sequence[Json], op: Json) -> bool:
+        drop = self.quarantine[op["drop"]]
+        return any(
+            (latch.view is None) == (drop.latch.view is None)
+            for key in self._release_homes(history, drop)
+            for latch in self.latches.get(key, ())
+        )
+
+    def _revivals(
+        self,
+        fresh: Mapping[str, Identity],
+        possible: Mapping[str, Identity],
+        protected: Collection[str],
+        fates: Fates,
+    ) -> tuple[dict[str, frozenset[str]], list[tuple[frozenset[str], int]]]:
+        """Say which `gone` drops may come back where, and how many of them must."""
+        groups: dict[tuple[Identity, bool], list[str]] = defaultdict(list)
+        for drop_id, drop in self.quarantine.items():
+            if drop.reason == "gone":
+                groups[drop.latch.identity, drop.latch.view is not None].append(drop_id)
+        contested = {latch.identity for (_, latch), fate in fates.by_latch.items() if fate.homes}
+        may: dict[str, frozenset[str]] = {}
+        must: list[tuple[frozenset[str], int]] = []
+        for (identity, _), drops in groups.items():
+            homes = frozenset(key for key, found in possible.items() if found == identity and key not in protected)
+            may |= dict.fromkeys(drops, homes)
+            alike = len({(self.quarantine[drop].latch.view, self.quarantine[drop].latch.text) for drop in drops}) == 1
+            certain = homes & fresh.keys()
+            if alike and certain and identity not in contested:
+                must.append((frozenset(drops), min(len(drops), len(certain))))
+        return may, must
+
+    def _remember(self, history: Sequence[Json], op: Json, account: Account, protected: set[str]) -> None:
+        if op["op"] == "resend":
+            return
+        present = {message["id"]: identity_of(message) for message in history}
+        if op["op"] in ("restamp", "fork"):
+            self.issued = set()
+        seen = {**self.shadows, **self.known}
+        self.shadows = {key: seen[key] for key in account.refs if key in seen and key not in present}
+        self.known = present
+        self.refs = dict(account.refs)
+        self.issued |= {ref for ref in self.refs.values() if ref != BLOCKED}
+        forgotten = op["op"] == "fork"
+        self.protected = {key for key in protected if not forgotten or account.refs.get(key) == BLOCKED}
+        for held in self.latches.values():
+            for latch in held:
+                self.ever[latch.identity].add(latch.text)
+
+    # --- crashes ---
+
+    def _observe_crash(self, history: Sequence[Json], op: Json, events: Mapping[str, Json], *, changed: bool) -> None:
+        """A restamp that was cut short: the state is as before, or the whole restamp was made."""
+        if not changed:
+            return
+        try:
+            self._apply(history, op, events)
+        except AssertionError as broken:
+            raise violation("atomic", "the state after a crash", "as before or as after", str(broken)) from broken
