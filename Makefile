@@ -16,6 +16,9 @@ $(VENV)/ready: pyproject.toml
 test: setup
 	$(BIN)/python -m pytest -q -m "not long"
 
+demo: setup
+	$(BIN)/python examples/demo.py
+
 long: setup
 	$(BIN)/python -m pytest -q -m long
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from latchguard.core.restamping import Restamp, restamp
     from latchguard.core.state import ConversationState
     from latchguard.egress.hardening import Hardened, HardenedJson, harden, harden_json
+    from latchguard.store.sessions import SessionStore
 
 _HOMES = {
     "core.arguments": ("PLACEHOLDER_ARGUMENTS", "decode_arguments"),
@@ -35,6 +36,7 @@ _HOMES = {
     "core.restamping": ("Restamp", "restamp"),
     "core.state": ("ConversationState",),
     "egress.hardening": ("Hardened", "HardenedJson", "harden", "harden_json"),
+    "store.sessions": ("SessionStore",),
 }
 _HOME_OF = {name: f"latchguard.{home}" for home, names in _HOMES.items() for name in names}
 
@@ -54,6 +56,7 @@ __all__ = [
     "Replay",
     "Restamp",
     "Role",
+    "SessionStore",
     "ViewLatch",
     "decode_arguments",
     "dump_state",

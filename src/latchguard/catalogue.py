@@ -9,10 +9,11 @@ from typing import Final
 from latchguard.core.findings import Rule
 from latchguard.egress.hardening import RULES as EGRESS_RULES
 from latchguard.egress.profiles import PROFILES
+from latchguard.repair.state_rules import RULES as STATE_RULES
 
 __all__ = ["RULES", "explain_error", "find_rule", "render_page"]
 
-RULES: Final[tuple[Rule, ...]] = EGRESS_RULES
+RULES: Final[tuple[Rule, ...]] = (*EGRESS_RULES, *STATE_RULES)
 
 
 def find_rule(slug: str) -> Rule | None:
@@ -48,7 +49,7 @@ def render_page() -> str:
 def _rule_lines() -> Iterator[str]:
     yield "# Rules"
     yield ""
-    yield "Written by `latchguard rules --markdown`; the text of a rule is the docstring of its function."
+    yield "Written by `latchguard rules --markdown`; the text of a rule stands beside its check."
     area = ""
     for rule in RULES:
         if rule.area != area:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from copy import deepcopy
 from typing import Any
@@ -13,11 +14,14 @@ from hypothesis import strategies as st
 
 from latchguard import harden, harden_json
 from latchguard.core.findings import Wire
+from latchguard.egress import pairing, plain
+from latchguard.egress.hardening import RULES
 from latchguard.egress.layout import find_calls
+from latchguard.egress.profiles import resolve_profile
 from latchguard.testing.bodies import damaged_bodies, legal_bodies
 
 WIRES = st.sampled_from(Wire)
-PROFILES = st.sampled_from([None, "strict-args", "strict-args,strict-required"])
+PROFILES = st.sampled_from([None, "strict-args", "strict-ids,stored", "strict-required,anthropic-compat-strict"])
 ALLOW = st.sampled_from(["lossless", "placeholder", "lossy"])
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 CAMPAIGN = settings(RELAXED, max_examples=62_500)
@@ -64,6 +68,17 @@ def test_legal_bodies_pass_untouched(case: tuple[Wire, Any], profile: str | None
 
 
 @RELAXED
+@given(on_a_wire(damaged_bodies) | on_a_wire(legal_bodies), st.sampled_from(["strict-ids", "anthropic-compat-strict"]))
+def test_the_fast_answer_is_never_better_than_the_walk(case: tuple[Wire, Any], profile: str) -> None:
+    """What is plainly paired has no hit in the full walk."""
+    wire, body = case
+    if plain.plainly_paired(body, wire):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pairing, "plainly_paired", lambda *_: False)
+            assert pairing.pairing_hits(body, wire, resolve_profile(profile)) == {}
+
+
+@RELAXED
 @given(on_a_wire(damaged_bodies), PROFILES, ALLOW)
 def test_laws_hold_on_damaged_bodies(case: tuple[Wire, Any], profile: str | None, allow: str) -> None:
     """Hardening never raises, mutates nothing, is idempotent (I9), validates (I11), is the same in bytes."""
@@ -78,17 +93,26 @@ def test_laws_hold_on_many_damaged_bodies(case: tuple[Wire, Any], profile: str |
     check_laws(*case, profile, allow)
 
 
+MOVES_PREFIX = {rule.slug for rule in RULES if rule.moves_prefix}
+
+
+def first_moved(findings: Any) -> int:
+    """The first message that a rule touched which may look at later ones."""
+    places = [re.match(r"\$\.\w+\[(\d+)\]", finding.path) for finding in findings if finding.rule in MOVES_PREFIX]
+    return min((int(place[1]) for place in places if place), default=10**6)
+
+
 @RELAXED
 @given(on_a_wire(damaged_bodies), st.integers(0, 6))
 def test_hardening_a_prefix_is_a_prefix_of_hardening_the_whole(case: tuple[Wire, Any], cut: int) -> None:
-    """Messages that come later do not change what became of earlier ones (I13)."""
+    """Later messages do not change earlier ones, up to the first that a rule marked `moves_prefix` touched (I13)."""
     wire, body = case
     key = {Wire.OPENAI_RESPONSES: "input", Wire.GEMINI: "contents"}.get(wire, "messages")
     if not isinstance(body.get(key), list):
         return
-    whole = harden(body, wire).body[key]
-    part = harden({**body, key: body[key][:cut]}, wire).body[key]
-    assert whole[: len(part)] == part
+    whole, part = harden(body, wire), harden({**body, key: body[key][:cut]}, wire)
+    stable = min(first_moved(whole.findings), first_moved(part.findings), len(part.body[key]))
+    assert whole.body[key][:stable] == part.body[key][:stable]
 
 
 def test_javascript_takes_every_argument_that_leaves() -> None:

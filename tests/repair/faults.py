@@ -85,53 +85,78 @@ class Faults:
         return struck
 
 
+class Server:
+    """A process that has everything loaded, and runs the command line per request.
+
+    Args:
+        state: where runs are kept where a request does not say.
+    """
+
+    def __init__(self, state: Path | None = None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.repair.faults"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+
+    def __call__(
+        self,
+        *argv: str | os.PathLike[str],
+        mode: str = "before",
+        strike: int = 0,
+        fork: bool = False,
+        state: Path | None = None,
+    ) -> Ran:
+        """Run the command line with *argv*: in a child where it is struck or *fork* asks for one."""
+        assert self._process.stdin
+        assert self._process.stdout
+        request = {"argv": list(map(str, argv)), "mode": mode, "strike": strike, "fork": fork or strike > 0}
+        self._process.stdin.write(json.dumps({**request, "state": str(state) if state else None}) + "\n")
+        self._process.stdin.flush()
+        return Ran(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
 @contextlib.contextmanager
-def fault_server(state: Path) -> Iterator[Callable[..., Ran]]:
-    """Give a function `run(*argv, mode=..., strike=...)` that runs the command line in a forked child."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.repair.faults"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stdin
-    assert process.stdout
-    requests, answers = process.stdin, process.stdout
-
-    def run(*argv: str, mode: str = "before", strike: int = 0) -> Ran:
-        requests.write(json.dumps({"argv": argv, "mode": mode, "strike": strike}) + "\n")
-        requests.flush()
-        return Ran(**json.loads(answers.readline()))
-
-    with process:
-        yield run
-        requests.close()
+def fault_server(state: Path) -> Iterator[Server]:
+    """Give a server, and end it."""
+    with contextlib.closing(Server(state)) as server:
+        yield server
 
 
 def _serve() -> None:
     from latchguard.cli import main, repair, runs, scan, undo  # noqa: F401, PLC0415  # loaded once, for all children
-    from latchguard.repair import osops  # noqa: PLC0415  # the same
 
     gc.freeze()  # what is shared with the children stays shared
     for line in sys.stdin:
         request = json.loads(line)
         sys.argv = ["latchguard", *request["argv"]]
-        if not request["strike"]:
-            print(json.dumps(_run_here(main.main)), flush=True)  # noqa: T201  # the answer
-            continue
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = os.fork()
-            if not child:
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
+        ran = _run_in_child(main.main, request) if request["fork"] else _run_here(main.main)
+        print(json.dumps(ran), flush=True)  # noqa: T201  # the answer
+
+
+def _run_in_child(main: Callable[[], None], request: dict[str, Any]) -> dict[str, Any]:
+    from latchguard.repair import osops  # noqa: PLC0415  # loaded by the server
+
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            if request["state"]:
+                os.environ["XDG_STATE_HOME"] = request["state"]
+            if request["strike"]:
                 faults = Faults(request["mode"], request["strike"])
                 osops.os, osops.fcntl = faults.wrap(os), faults.wrap(fcntl)  # type: ignore[attr-defined]
-                main.main()
-            _, status = os.waitpid(child, 0)
-            texts = [os.pread(file.fileno(), 2**24, 0).decode() for file in (out, err)]
-        answer = {"status": os.waitstatus_to_exitcode(status), "out": texts[0], "err": texts[1]}
-        print(json.dumps(answer), flush=True)  # noqa: T201  # the answer
+            main()
+        _, status = os.waitpid(child, 0)
+        texts = [os.pread(file.fileno(), 2**28, 0).decode() for file in (out, err)]
+    return {"status": os.waitstatus_to_exitcode(status), "out": texts[0], "err": texts[1]}
 
 
 def _run_here(main: Callable[[], None]) -> dict[str, Any]:

@@ -5,15 +5,16 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from latchguard.repair.planning import apply_plan, plan_bytes
 from latchguard.repair.plans import PlanOptions
-from tests.repair.faults import Ran, fault_server
+from tests.repair.faults import Ran, Server, fault_server
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "bili"
 SICK = ("stale-flat-v1.json", "unprovable.json")
@@ -24,7 +25,7 @@ LEAST = {"before": 100, "half": 10, "after": 100}  # that a test strikes nothing
 # After operation n the disk is as it is before operation n + 1: the long run strikes there all the same.
 MODES = ["before", "half", pytest.param("after", marks=pytest.mark.long)]
 
-Run = Callable[..., Ran]
+Run: TypeAlias = Server
 
 
 class Place:
@@ -92,11 +93,11 @@ def repair(run: Run, place: Place, *, mode: str = "before", strike: int = 0) -> 
     return run("repair", "--apply", str(place.files), mode=mode, strike=strike)
 
 
-def undo_all(run: Run, **fault: object) -> Ran:
+def undo_all(run: Run, mode: str = "before", strike: int = 0) -> Ran:
     """Undo every run, the last one first; give how the last undo ended."""
     ran = run("runs")
     for line in reversed(ran.out.splitlines()):
-        ran = run("undo", line.split()[0], **fault)
+        ran = run("undo", line.split()[0], mode=mode, strike=strike)
     return ran
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ from latchguard.repair.report import READERS, FileReport, State, Tally
 
 __all__ = ["TextReport", "complain", "plural"]
 
-_HEAD: Final = 120
-_TAIL: Final = 40
+_HEAD: Final = 48
+_TAIL: Final = 24
+_WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)  # reads well without quotes
 
 _DONE: Final = {True: "repaired", False: "would be repaired"}
 
@@ -111,13 +113,17 @@ def _finding_lines(finding: Finding, *, applying: bool) -> Iterable[str]:
         yield f"    after   {click.style(_show(finding.after), fg='green')}"
 
 
-def _show(value: Any) -> str:
-    """Give *value* as JSON on one line, its middle cut out where it is long."""
+def _show(value: Any, levels: int = 2) -> str:
+    """Give *value* on one line: a record field by field, else as JSON; long texts with their middle cut out."""
+    if isinstance(value, dict) and value and levels:
+        return ", ".join(f"{escape(str(key))} {_show(member, levels - 1)}" for key, member in value.items())
     text = value if isinstance(value, str) else dump_json(value).decode()
     if len(text) > _HEAD + _TAIL:
         cut = len(text) - _HEAD - _TAIL
         return f"{_quote(text[:_HEAD])} [{cut:,} characters] {_quote(text[-_TAIL:])}"
-    return _quote(text) if isinstance(value, str) else escape(text)
+    if isinstance(value, str):
+        return escape(text) if _WORD.fullmatch(text) else _quote(text)
+    return escape(text)
 
 
 def _quote(text: str) -> str:

@@ -12,17 +12,21 @@ from typing import Any, Final, Protocol
 import click
 from attrs import frozen
 
+from latchguard.catalogue import find_rule
 from latchguard.cli.output import TextReport, complain
 from latchguard.cli.progress import show_progress
 from latchguard.cli.status import Status, error_status
 from latchguard.core.findings import Repair
 from latchguard.core.proof import MARKERS
-from latchguard.repair.errors import FileSystemError, SessionNotFoundError
+from latchguard.repair.errors import FileSystemError, SessionNotFoundError, escape
 from latchguard.repair.files import FileSource, find_files
+from latchguard.repair.htmlreport import HtmlReport
 from latchguard.repair.looking import Outcome, look_at_files
 from latchguard.repair.plans import Limits, PlanOptions
 from latchguard.repair.repairing import RepairRun
 from latchguard.repair.report import FileReport, JsonReport, State, Tally
+from latchguard.repair.timeline import Row, read_old_bytes, read_timeline
+from latchguard.sources.detect import FORMATS
 
 __all__ = ["Survey", "look", "report_outcomes", "survey_options"]
 
@@ -101,8 +105,12 @@ def _check_sources(_context: click.Context, _parameter: click.Parameter, value: 
     return value
 
 
-def _split(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
-    return [slug.strip() for item in value for slug in item.split(",") if slug.strip()]
+def _split_rules(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
+    slugs = [slug.strip() for item in value for slug in item.split(",") if slug.strip()]
+    for slug in slugs:
+        if find_rule(slug) is None:
+            raise click.BadParameter(f"no rule is called {escape(slug)}; `latchguard rules` lists them")
+    return slugs
 
 
 def _check_report(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -121,8 +129,8 @@ def _compile(_context: click.Context, _parameter: click.Parameter, value: tuple[
 _AT_LEAST_ONE: Final = click.IntRange(min=1)
 _OPTIONS: Final = (
     click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, callback=_check_sources),
-    click.option("--only", metavar="RULE", multiple=True, callback=_split, help="Look at these rules only."),
-    click.option("--skip", metavar="RULE", multiple=True, callback=_split, help="Pass over these rules."),
+    click.option("--only", metavar="RULE", multiple=True, callback=_split_rules, help="Look at these rules only."),
+    click.option("--skip", metavar="RULE", multiple=True, callback=_split_rules, help="Pass over these rules."),
     click.option(
         "--allow",
         type=click.Choice([repair.value for repair in Repair if repair is not Repair.DETECT]),
@@ -130,7 +138,7 @@ _OPTIONS: Final = (
         show_default=True,
         help="The dearest repair that is made.",
     ),
-    click.option("--format", "format_name", type=click.Choice(["bili"]), help="The sources' format; else detected."),
+    click.option("--format", "format_name", type=click.Choice(FORMATS), help="The sources' format; else detected."),
     click.option("--session", metavar="ID", help="Look at this session only."),
     click.option(
         "--marker", metavar="REGEX", multiple=True, callback=_compile,
@@ -175,7 +183,7 @@ def report_outcomes(
     """
     tally = Tally(applying)
     status, sessions = Status.CLEAN, 0
-    with _open_reports(survey, command=command, applying=applying) as reports:
+    with _open_reports(survey, command=command, applying=applying, run=run) as reports:
         for outcome in show_progress(outcomes, "files"):
             sessions += outcome.plan is not None
             report = tally.take(outcome)
@@ -199,15 +207,26 @@ def _file_status(report: FileReport, *, applying: bool) -> Status:
 
 
 @contextmanager
-def _open_reports(survey: Survey, *, command: str, applying: bool) -> Iterator[list[Report]]:
+def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRun | None) -> Iterator[list[Report]]:
     def json_report(write: Callable[[str], object]) -> JsonReport:
         return JsonReport(write, command=command, applying=applying, allow=survey.plan.allow.value)
+
+    def read_rows(report: FileReport) -> Sequence[Row]:
+        plan = report.outcome.plan
+        if plan is None:
+            return ()
+        raw = read_old_bytes(report.outcome.source, run.name if run else None, plan.before)
+        return () if raw is None else read_timeline(raw, plan, survey.plan.limits)
 
     with ExitStack() as closing:
         text = TextReport(applying=applying)
         reports: list[Report] = [json_report(lambda piece: click.echo(piece, nl=False)) if survey.as_json else text]
         if survey.report is not None:
-            reports.append(json_report(closing.enter_context(_report_file(survey.report))))
+            write = closing.enter_context(_report_file(survey.report))
+            if survey.report.endswith(".html"):
+                reports.append(HtmlReport(write, command=command, applying=applying, read_rows=read_rows))
+            else:
+                reports.append(json_report(write))
         yield reports
 
 

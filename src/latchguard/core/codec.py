@@ -2,7 +2,8 @@
 
 1. One JSON object: `{"format": "latchguard-state", "schema": 1, "version", "epoch", "cursor", "messages": [{"id",
    "ref", "identity"?}], "latches": [...], "quarantine": [{"latch", "reason"}]}`; a latch is `{"class":
-   "emergency-truncate" | "view", "ref", "identity": {"hash", "role", "kind"}, "shown", "text", "view"?}`.
+   "emergency-truncate" | "view", "ref", "identity": {"hash", "role", "kind"}, "shown", "text", "view"?}`;
+   a latch from before identities were kept has an empty hash and an empty `shown`.
 2. Nothing is coerced: a number is no string, a string is no list, null is no text. Every error carries its path.
 3. Fields this release does not know are carried through, in the state, its messages, latches and drops; not in an
    identity, which is these three fields and no other. A higher `schema` is refused, since what it means cannot be
@@ -16,7 +17,6 @@ import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, field, fields, frozen, has
@@ -39,7 +39,6 @@ SCHEMA: Final = 1
 _FORMAT: Final = "latchguard-state"
 _T = TypeVar("_T")
 _Hook: TypeAlias = Callable[[Any, Any], Any]
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @frozen
@@ -47,7 +46,7 @@ class _Entry:
     id: str
     ref: str
     identity: Identity | None = None
-    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True)
+    extra: Mapping[str, Any] = field(factory=dict, kw_only=True)
 
 
 @frozen
@@ -60,7 +59,7 @@ class _Document:
     messages: list[_Entry]
     latches: list[Latch]
     quarantine: list[Drop]
-    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True)
+    extra: Mapping[str, Any] = field(factory=dict, kw_only=True)
 
 
 def dump_state(state: ConversationState) -> bytes:
@@ -142,7 +141,7 @@ def _dump_entry(state: ConversationState, message_id: str) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": message_id, "ref": state.refs[message_id]}
     if (identity := state.identities.get(message_id)) is not None:
         entry["identity"] = _dump_identity(identity)
-    return {**entry, **state.entry_extra.get(message_id, _NOTHING)}
+    return {**entry, **state.entry_extra.get(message_id, {})}
 
 
 def structure(value: Any, wanted: type[_T]) -> _T:
@@ -159,19 +158,19 @@ def structure(value: Any, wanted: type[_T]) -> _T:
         below, expected, found = problem.split("\n")
         raise InvalidValueError(path + below, expected, found) from error
     except _MismatchError as error:
-        raise InvalidValueError("$", error.expected, cut(error.found)) from error
+        raise InvalidValueError(f"${error.below}", error.expected, cut(error.found)) from error
 
 
 class _MismatchError(ValueError):
-    def __init__(self, expected: str, found: object) -> None:
+    def __init__(self, expected: str, found: object, below: str = "") -> None:
         super().__init__(expected)
-        self.expected, self.found = expected, found
+        self.expected, self.found, self.below = expected, found, below
 
 
 def _format_error(error: BaseException, _: type | None) -> str:
     """Give three lines: the path below the one that cattrs knows, the expected, the found."""
     if isinstance(error, _MismatchError):
-        return f"\n{error.expected}\n{cut(error.found)}"
+        return f"{error.below}\n{error.expected}\n{cut(error.found)}"
     if isinstance(error, InvalidValueError):  # a latch checked itself
         return f".{error.path}\n{error.expected}\n{error.found}"
     if isinstance(error, KeyError):
@@ -257,7 +256,7 @@ def _structure_latch(value: Any, _: Any) -> Latch:
     rest = {key: found for key, found in value.items() if key != "class"}
     cls = _LATCH_CLASSES.get(name) if isinstance(name := value.get("class"), str) else None
     if cls is None:
-        raise _MismatchError(f"a class of {', '.join(_LATCH_CLASSES)}", name)
+        raise _MismatchError(f"one of {', '.join(_LATCH_CLASSES)}", name, ".class")
     latch: Latch = strict_converter().structure(rest, cls)
     return latch
 

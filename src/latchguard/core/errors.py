@@ -18,13 +18,24 @@ from latchguard.core.reasons import Reason
 __all__ = [
     "ArgumentsError",
     "DuplicateMessageError",
+    "HolderAbsentError",
+    "IdentityMismatchError",
     "InvalidValueError",
     "LatchError",
     "LatchguardError",
+    "MessageConflictError",
     "MissingPathError",
     "NumberingError",
     "ProfileConflictError",
+    "SchemaOutdatedError",
+    "SessionExistsError",
+    "SessionNotFoundError",
+    "StaleRefError",
+    "StaleStateError",
     "StateVersionError",
+    "StoreBusyError",
+    "StoreFailedError",
+    "UnknownDropError",
     "UnknownMessageError",
     "UnknownProfileError",
     "WireUndecidedError",
@@ -212,3 +223,146 @@ class ProfileConflictError(LatchguardError):
 
     def __str__(self) -> str:
         return f"profiles {self.first!r} and {self.second!r} exclude each other on {self.demand}"
+
+
+@define(repr=False, str=False, eq=False)
+class SessionNotFoundError(LatchguardError):
+    """A session that the store does not hold."""
+
+    code: ClassVar[str] = "session-not-found"
+    session: str
+
+    def __str__(self) -> str:
+        return f"the store holds no session {cut(self.session)}"
+
+
+@define(repr=False, str=False, eq=False)
+class SessionExistsError(LatchguardError):
+    """A session that was to be made is there already."""
+
+    code: ClassVar[str] = "session-exists"
+    session: str
+
+    def __str__(self) -> str:
+        return f"the store holds a session {cut(self.session)} already"
+
+
+@define(repr=False, str=False, eq=False)
+class MessageConflictError(LatchguardError):
+    """A known message id came back with another identity; *expected* and *found* are `hash role kind`."""
+
+    code: ClassVar[str] = "message-conflict"
+    session: str
+    message_id: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"session {cut(self.session)}, message {cut(self.message_id)}: stored is {self.expected}, "
+            f"found {self.found}; `edit` changes a stored message"
+        )
+
+
+@define(repr=False, str=False, eq=False)
+class IdentityMismatchError(LatchguardError):
+    """The stored message is not the one that the caller means; *expected* and *found* are `hash role kind`."""
+
+    code: ClassVar[str] = "identity-mismatch"
+    session: str
+    message_id: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"session {cut(self.session)}, message {cut(self.message_id)}: the caller means {self.expected}, "
+            f"stored is {self.found}"
+        )
+
+
+@define(repr=False, str=False, eq=False)
+class StaleStateError(LatchguardError):
+    """Somebody else wrote the session meanwhile; nothing was written."""
+
+    code: ClassVar[str] = "stale-state"
+    session: str
+    expected: int
+    found: int
+
+    def __str__(self) -> str:
+        return f"session {cut(self.session)}: expected version {self.expected}, found {self.found}"
+
+
+@define(repr=False, str=False, eq=False)
+class StaleRefError(LatchguardError):
+    """A ref of another epoch, or one that no message holds; *epoch* is the caller's, None where not given."""
+
+    code: ClassVar[str] = "stale-ref"
+    session: str
+    ref: str
+    epoch: int | None
+    found_epoch: int
+
+    def __str__(self) -> str:
+        why = "no message holds it" if self.epoch in (None, self.found_epoch) else f"it is of epoch {self.epoch}"
+        return f"session {cut(self.session)}, ref {cut(self.ref)}: {why}; the epoch is {self.found_epoch}"
+
+
+@define(repr=False, str=False, eq=False)
+class UnknownDropError(LatchguardError):
+    """A drop id that is not in quarantine."""
+
+    code: ClassVar[str] = "unknown-drop"
+    drop_id: int
+
+    def __str__(self) -> str:
+        return f"no drop {self.drop_id} is in quarantine"
+
+
+@define(repr=False, str=False, eq=False)
+class HolderAbsentError(LatchguardError):
+    """Not exactly one message may take a drop back; *found* counts those that have its identity."""
+
+    code: ClassVar[str] = "holder-absent"
+    session: str
+    drop_id: int
+    found: int
+
+    def __str__(self) -> str:
+        return (
+            f"session {cut(self.session)}: drop {self.drop_id} needs exactly one message with its identity, "
+            f"found {self.found}"
+        )
+
+
+@define(repr=False, str=False, eq=False)
+class SchemaOutdatedError(LatchguardError):
+    """A database whose schema is older than this release needs, or that has none; *where* hides the password."""
+
+    code: ClassVar[str] = "old-schema"
+    where: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: expected schema {self.expected}, found {self.found}; run `upgrade`"
+
+
+@define(repr=False, str=False, eq=False)
+class StoreFailedError(LatchguardError):
+    """The database refused or was lost; the transaction was rolled back. The driver's error is the cause."""
+
+    code: ClassVar[str] = "store-failed"
+    where: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.found}"
+
+
+@define(repr=False, str=False, eq=False)
+class StoreBusyError(StoreFailedError):
+    """Somebody else holds a lock, or the database chose this transaction to break a deadlock: try again."""
+
+    code: ClassVar[str] = "store-busy"

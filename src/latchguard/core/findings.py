@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from inspect import cleandoc
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 __all__ = ["Finding", "Repair", "Rule", "Wire", "permits"]
 
@@ -32,8 +33,8 @@ _COST: Final = {repair: cost for cost, repair in enumerate(Repair)}
 
 
 def permits(allow: Repair, repair: Repair) -> bool:
-    """Say whether *allow* permits a repair of this cost. `detect` is never repaired."""
-    return repair is not Repair.DETECT and _COST[repair] <= _COST[allow]
+    """Say whether *allow* permits a repair of this cost. `detect` is never repaired, and permits nothing."""
+    return Repair.DETECT not in (allow, repair) and _COST[repair] <= _COST[allow]
 
 
 @frozen
@@ -78,7 +79,7 @@ class Rule:
     slug: str
     area: str
     repair: Repair
-    doc: str
+    doc: str = field(converter=cleandoc)
     wires: tuple[Wire, ...] = ()
     demand: str | None = None
     errors: tuple[str, ...] = ()

@@ -25,10 +25,9 @@ def index_messages(messages: Iterable[Message], start: int = 0) -> dict[str, int
     ids = [message.id for message in listed]
     index = {message_id: position for position, message_id in enumerate(ids, start)}
     if len(index) < len(ids):
-        seen: dict[str, int] = {}
-        for position, message_id in enumerate(ids, start):
-            if (first := seen.setdefault(message_id, position)) != position:
-                raise DuplicateMessageError(message_id, first, position)
+        first: dict[str, int] = {}
+        second = next(place for place, message_id in enumerate(ids) if first.setdefault(message_id, place) != place)
+        raise DuplicateMessageError(ids[second], start + first[ids[second]], start + second)
     return index
 
 

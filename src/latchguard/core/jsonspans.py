@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -48,11 +49,16 @@ class Remove:
 
 @frozen
 class Insert:
-    """Add *value* at the end of the container at *path*, under *key* where it is an object."""
+    """Add *value* to the container at *path*, under *key* where it is an object.
+
+    In an array it goes before the item that is at *before*; None, or a place beyond the last, is the end. Several at
+    one place keep their order.
+    """
 
     path: Path
     value: bytes
     key: str | None = None
+    before: int | None = None
 
 
 Edit: TypeAlias = Replace | Remove | Insert
@@ -112,7 +118,7 @@ class JsonSpans:
             if opening == b"{":
                 key = _KEY.match(self.raw, position)
                 if key is None:
-                    raise ValueError(f"no key at byte {position}")
+                    raise InvalidValueError(f"byte {position}", "a key", cut(self.raw[position:]))
                 name = json.loads(key[1]) if b"\\" in key[1] else key[1][1:-1].decode()
                 position = key.end()
             end = self._skip_value(position)
@@ -130,7 +136,7 @@ class JsonSpans:
         if opening not in (b"{", b"["):
             match = (_STRING.match if opening == b'"' else _SCALAR_END.search)(self.raw, position)
             if match is None:
-                raise ValueError(f"no JSON value at byte {position}")
+                raise InvalidValueError(f"byte {position}", "a JSON value", cut(self.raw[position:]))
             return match.end() if opening == b'"' else match.start()
         return self._ends.get(position) or self._skip_container(position)
 
@@ -144,7 +150,7 @@ class JsonSpans:
                 self._ends[opened.pop()] = end
                 if not opened:
                     return end
-        raise ValueError(f"the container at byte {position} has no end")
+        raise InvalidValueError(f"byte {position}", "a container with an end", cut(self.raw[position:]))
 
 
 def edit_json(raw: bytes, edits: Iterable[Edit]) -> bytes:
@@ -176,43 +182,44 @@ def edit_json(raw: bytes, edits: Iterable[Edit]) -> bytes:
             removed.setdefault(edit.path[:-1], set()).add(edit.path[-1])
         else:
             raise InvalidValueError("$", "a member or item to remove", "the whole document")
-    for path, keys in removed.items():
-        pieces += _removals(spans, path, keys)
-    for path, group in inserts.items():
-        pieces.append(_insertion(spans, path, group, removed.get(path, set())))
+    for path in removed.keys() | inserts.keys():
+        pieces += _gaps(spans, path, removed.get(path, set()), inserts.get(path, ()))
     return _splice(raw, pieces)
 
 
-def _removals(spans: JsonSpans, path: Path, keys: set[str | int]) -> Iterable[tuple[int, int, bytes]]:
-    members = spans.members(spans.span(path)[0])
-    survivor_seen = False
-    for number, member in enumerate(members):
-        if member.key not in keys:
-            survivor_seen = True
-        elif survivor_seen:
-            yield members[number - 1].end, member.end, b""
-        else:
-            end = members[number + 1].start if number + 1 < len(members) else member.end
-            yield member.start, end, b""
-
-
-def _insertion(
-    spans: JsonSpans, path: Path, inserts: Sequence[Insert], removed: set[str | int]
-) -> tuple[int, int, bytes]:
+def _gaps(
+    spans: JsonSpans, path: Path, removed: set[str | int], inserts: Iterable[Insert]
+) -> Iterator[tuple[int, int, bytes]]:
+    """What changes between the members that stay: a gap loses the removed ones and gains the inserted ones."""
     start, end = spans.span(path)
-    for insert in inserts:
-        wanted = b"[" if insert.key is None else b"{"
-        if spans.raw[start : start + 1] != wanted:
-            expected = "an array" if insert.key is None else "an object"
-            raise InvalidValueError(format_path(path), expected, cut(spans.raw[start:end]))
     members = spans.members(start)
-    added = b",".join(
-        insert.value if insert.key is None else json.dumps(insert.key).encode() + b":" + insert.value
-        for insert in inserts
-    )
-    stays = any(member.key not in removed for member in members)
-    place = members[-1].end if members else end - 1
-    return place, place, b"," + added if stays else added
+    added: dict[int, list[bytes]] = {}
+    for insert in inserts:
+        place = len(members) if insert.before is None else min(insert.before, len(members))
+        added.setdefault(place, []).append(_inserted(spans.raw[start:end], insert))
+    if not members:
+        yield end - 1, end - 1, b",".join(added.get(0, ()))
+        return
+    stay = [number for number, member in enumerate(members) if member.key not in removed]
+    for left, right in pairwise((-1, *stay, len(members))):
+        texts = [text for place in range(left + 1, right + 1) for text in added.get(place, ())]
+        if not texts and right - left == 1:
+            continue
+        first, last = left < 0, right == len(members)
+        gap_start = members[0].start if first else members[left].end
+        gap_end = members[-1].end if last else members[right].start
+        if first:
+            yield gap_start, gap_end, b",".join(texts) + (b"," if texts and not last else b"")
+        else:
+            comma = b"" if last else spans.raw[members[right - 1].end : gap_end]
+            yield gap_start, gap_end, b"".join(b"," + text for text in texts) + comma
+
+
+def _inserted(container: bytes, insert: Insert) -> bytes:
+    expected, opening = ("an array", b"[") if insert.key is None else ("an object", b"{")
+    if not container.startswith(opening):
+        raise InvalidValueError(format_path(insert.path), expected, cut(container))
+    return insert.value if insert.key is None else json.dumps(insert.key).encode() + b":" + insert.value
 
 
 def _splice(raw: bytes, pieces: list[tuple[int, int, bytes]]) -> bytes:

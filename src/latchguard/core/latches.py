@@ -49,7 +49,7 @@ LATCHABLE: Final[Mapping[Kind, bool]] = MappingProxyType(
 
 NO_IDENTITY: Final = Identity("", Role.USER, Kind.OTHER)
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -94,7 +94,7 @@ class EmergencyTruncateLatch:
     identity: Identity
     shown: str
     text: str = field(converter=_join)
-    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+    extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False, hash=False)
 
     def __attrs_post_init__(self) -> None:
         _check_latch(self)
@@ -109,7 +109,7 @@ class ViewLatch:
     shown: str
     text: str = field(converter=_join)
     view: str = field(converter=_join)
-    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+    extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False, hash=False)
 
     def __attrs_post_init__(self) -> None:
         _check_latch(self)
@@ -124,7 +124,7 @@ class Drop:
 
     latch: Latch
     reason: Reason
-    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+    extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False, hash=False)
 
 
 def latch_order(latch: Latch) -> tuple[int, str, bool]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve, field, frozen
 
@@ -26,8 +25,6 @@ from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, RefMap
 
 __all__ = ["ConversationState", "check_id", "without"]
-
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @frozen
@@ -51,8 +48,8 @@ class ConversationState:
     quarantine: tuple[Drop, ...] = ()
     version: int = 0
     epoch: int = 0
-    entry_extra: Mapping[str, Mapping[str, Any]] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
-    extra: Mapping[str, Any] = field(default=_NOTHING, kw_only=True, repr=False, hash=False)
+    entry_extra: Mapping[str, Mapping[str, Any]] = field(factory=dict, kw_only=True, repr=False, hash=False)
+    extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False, hash=False)
 
     def assign(self, messages: Iterable[Message], *, protected: Collection[str] = ()) -> ConversationState:
         """Give a ref to each message that has none, and take note of what each message is.

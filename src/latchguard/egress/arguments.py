@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Final
 
 import orjson
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
+from latchguard.core.errors import InvalidValueError
 from latchguard.core.findings import Repair, Wire
 from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_exact
 from latchguard.egress.draft import Set
@@ -137,7 +139,7 @@ def _is_json(value: Any) -> bool:
     return False
 
 
-def check_not_string(hit: Hit, scene: Scene) -> Fix | None:
+def check_not_string(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """Arguments that are no string: an object, a list or a number stands where JSON text belongs.
 
     Fires on: any value of `arguments` but a string and null. Documented: both OpenAI references type the field as a
@@ -145,16 +147,15 @@ def check_not_string(hit: Hit, scene: Scene) -> Fix | None:
     Repair: lossless, the value as compact JSON in its key order; the placeholder where JSON cannot carry it.
     """
     if isinstance(hit.value, str):
-        return None
+        return
+    text = None
     if _is_json(hit.value):
-        try:
-            return _fix(hit, Repair.LOSSLESS, dump_json(hit.value).decode())
-        except RecursionError:
-            pass
-    return _fix(hit, Repair.PLACEHOLDER, PLACEHOLDER_ARGUMENTS)
+        with suppress(InvalidValueError):  # nested too deep to be written
+            text = dump_json(hit.value).decode()
+    yield _fix(hit, Repair.PLACEHOLDER if text is None else Repair.LOSSLESS, text or PLACEHOLDER_ARGUMENTS)
 
 
-def check_invalid_json(hit: Hit, scene: Scene) -> Fix | None:
+def check_invalid_json(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """Arguments that are no JSON: text that is not empty and that `JSON.parse` would refuse.
 
     Fires on: prose, cut JSON, `NaN`, raw control characters, a BOM, trailing commas, two documents, nesting beyond
@@ -165,28 +166,29 @@ def check_invalid_json(hit: Hit, scene: Scene) -> Fix | None:
     Nothing is completed: a cut command must not come out looking whole. The raw text stands in the finding.
     """
     if not isinstance(hit.value, str) or not hit.value:
-        return None
+        return
     verdict = check_json(hit.value)
     if verdict is Verdict.VALID:
-        return None
-    escaped = escape_controls(hit.value)
-    if escaped is not None:
-        return _fix(hit, Repair.LOSSLESS, escaped)
-    note = "nested too deep" if verdict is Verdict.TOO_DEEP else ""
-    return _fix(hit, Repair.PLACEHOLDER, PLACEHOLDER_ARGUMENTS, note)
+        return
+    if (escaped := escape_controls(hit.value)) is not None:
+        yield _fix(hit, Repair.LOSSLESS, escaped)
+    else:
+        note = "nested too deep" if verdict is Verdict.TOO_DEEP else ""
+        yield _fix(hit, Repair.PLACEHOLDER, PLACEHOLDER_ARGUMENTS, note)
 
 
-def check_empty(hit: Hit, scene: Scene) -> Fix | None:
+def check_empty(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """Arguments are the empty string, and the target wants an object.
 
     Fires under `strict-args` only: elsewhere `""` is legal. Seen: vllm-project/vllm#19419 (2025), agno-agi/agno#10254
     (2026-09); "Assistant tool call function.arguments must be valid JSON."
     Repair: `{}`, lossless: a call without arguments.
     """
-    return _fix(hit, Repair.LOSSLESS, "{}") if hit.value == "" else None
+    if hit.value == "":
+        yield _fix(hit, Repair.LOSSLESS, "{}")
 
 
-def check_double_encoded(hit: Hit, scene: Scene) -> Fix | None:
+def check_double_encoded(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """Arguments are a JSON string that holds the object.
 
     Fires under `strict-args` only: elsewhere any JSON is legal. At most 4 parses, the first included. Seen:
@@ -194,12 +196,11 @@ def check_double_encoded(hit: Hit, scene: Scene) -> Fix | None:
     Repair: the innermost text, verbatim, lossless. Raw surrogate halves in it become escapes, which mean the same.
     """
     inner = _unwrap(hit.value)
-    if inner is None:
-        return None
-    return _fix(hit, Repair.LOSSLESS, _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", inner))
+    if inner is not None:
+        yield _fix(hit, Repair.LOSSLESS, _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", inner))
 
 
-def check_not_object(hit: Hit, scene: Scene) -> Fix | None:
+def check_not_object(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """Arguments are JSON, but neither an object nor one in strings, and the target wants an object.
 
     Fires under `strict-args` only: elsewhere any JSON is legal. Seen: chat templates walk over the arguments,
@@ -208,19 +209,17 @@ def check_not_object(hit: Hit, scene: Scene) -> Fix | None:
     Repair: `{"value": ...}` around the verbatim text, lossless; the placeholder where that nests too deep.
     """
     if not isinstance(hit.value, str) or not hit.value or _unwrap(hit.value) is not None:
-        return None
-    try:
-        if isinstance(load_exact(hit.value), dict):
-            return None
-    except ValueError:
-        return None
+        return
+    if check_json(hit.value) is not Verdict.VALID or isinstance(_load(hit.value), dict):
+        return
     wrapped = f'{{"value":{hit.value}}}'
     if check_json(wrapped) is Verdict.VALID:
-        return _fix(hit, Repair.LOSSLESS, wrapped)
-    return _fix(hit, Repair.PLACEHOLDER, PLACEHOLDER_ARGUMENTS, "nested too deep to be wrapped")
+        yield _fix(hit, Repair.LOSSLESS, wrapped)
+    else:
+        yield _fix(hit, Repair.PLACEHOLDER, PLACEHOLDER_ARGUMENTS, "nested too deep to be wrapped")
 
 
-def check_input(hit: Hit, scene: Scene) -> Fix | None:
+def check_input(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """Arguments on an object-typed wire are no object: `tool_use.input`, `functionCall.args`.
 
     Fires on: text (a clip that landed on a call), a list, a number; on Anthropic null and a missing key too, on
@@ -231,17 +230,17 @@ def check_input(hit: Hit, scene: Scene) -> Fix | None:
     lossless; all else becomes the placeholder object.
     """
     if hit.value is None or hit.value == "":
-        return _fix(hit, Repair.LOSSLESS, {})
-    value: Any = hit.value
-    if isinstance(value, str):
-        text = value if _unwrap(value) is None else _unwrap(value)
-        value = _load(text)
-        if isinstance(value, dict) and _is_json(value):
-            return _fix(hit, Repair.LOSSLESS, value)
-    return _fix(hit, Repair.PLACEHOLDER, dict(_PLACEHOLDER))
+        yield _fix(hit, Repair.LOSSLESS, {})
+        return
+    inner = _unwrap(hit.value)
+    value = _load(hit.value if inner is None else inner) if isinstance(hit.value, str) else None
+    if isinstance(value, dict) and _is_json(value):
+        yield _fix(hit, Repair.LOSSLESS, value)
+    else:
+        yield _fix(hit, Repair.PLACEHOLDER, dict(_PLACEHOLDER))
 
 
-def check_required(hit: Hit, scene: Scene) -> Fix | None:
+def check_required(hit: Hit, scene: Scene) -> Iterator[Fix]:
     """A key that the declared tool demands is not among the arguments.
 
     Fires under `strict-required` only, where the tool is declared in the same body. Documented: JSON Schema
@@ -251,15 +250,12 @@ def check_required(hit: Hit, scene: Scene) -> Fix | None:
     value = _load(hit.value) if isinstance(hit.value, str) else hit.value
     schema = scene.parameters.get(hit.tool_name or "")
     if schema is None or not isinstance(value, dict | None):
-        return None
+        return
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list | tuple) else []
-    missing = [name for name in names if name not in (value or {})]
-    if not missing:
-        return None
-    return Fix(
-        hit.path, Repair.DETECT, before=hit.value, note=f"missing: {', '.join(missing)}", tool_name=hit.tool_name
-    )
+    if missing := [name for name in names if name not in (value or {})]:
+        note = f"missing: {', '.join(missing)}"
+        yield Fix(hit.path, Repair.DETECT, before=hit.value, note=note, tool_name=hit.tool_name)
 
 
 def _fix(hit: Hit, repair: Repair, after: Any, note: str = "") -> Fix:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from attrs import frozen
+from attrs import Factory, define, frozen
 
 from latchguard.core.jsonspans import Path
 
-__all__ = ["BodyEdit", "Draft", "Drop", "Put", "Set"]
+__all__ = ["AsBlocks", "BodyEdit", "Draft", "Drop", "Put", "Set"]
 
 
 @frozen
@@ -27,9 +27,10 @@ class Set:
 
 @frozen
 class Drop:
-    """Take the member or item at *path* out of its container."""
+    """Take the member or item at *path* out of its container, and *owner* too where nothing is left in there."""
 
     path: Path
+    owner: Path | None = None
 
 
 @frozen
@@ -41,7 +42,14 @@ class Put:
     value: Any
 
 
-BodyEdit: TypeAlias = Set | Drop | Put
+@frozen
+class AsBlocks:
+    """Where a text stands at *path*, put a list of one text block in its place; the batch sees the list."""
+
+    path: Path
+
+
+BodyEdit: TypeAlias = Set | Drop | Put | AsBlocks
 
 
 class Draft:
@@ -56,16 +64,23 @@ class Draft:
     def apply(self, edits: Iterable[BodyEdit]) -> None:
         """Make one batch of edits. Raises `KeyError`, `IndexError` or `TypeError` where a path leads nowhere."""
         batch = _Batch(self)
-        layouts: dict[Path, tuple[set[str | int], dict[int, list[Any]]]] = {}
+        layouts: dict[Path, _Layout] = {}
         for edit in edits:
             if isinstance(edit, Set):
                 batch.own(edit.path[:-1])[edit.path[-1]] = edit.value
+            elif isinstance(edit, AsBlocks):
+                batch.as_blocks(edit.path)
             elif isinstance(edit, Drop):
-                layouts.setdefault(edit.path[:-1], (set(), {}))[0].add(edit.path[-1])
+                layouts.setdefault(edit.path[:-1], _Layout()).drop(edit)
             else:
-                layouts.setdefault(edit.path, (set(), {}))[1].setdefault(edit.position, []).append(edit.value)
-        for path in sorted(layouts, key=len, reverse=True):  # inner places first: their paths still hold
-            _lay_out(batch.own(path), *layouts[path])
+                layouts.setdefault(edit.path, _Layout()).added.setdefault(edit.position, []).append(edit.value)
+        while layouts:
+            path = max(layouts, key=len)  # inner places first: the paths of the outer ones still hold
+            layout = layouts.pop(path)
+            container = batch.own(path)
+            _lay_out(container, layout.dropped, layout.added)
+            if not container and layout.owner is not None:
+                layouts.setdefault(layout.owner[:-1], _Layout()).dropped.add(layout.owner[-1])
         self.body = batch.root
         self._copies |= batch.copies
 
@@ -92,6 +107,17 @@ class Draft:
         return tuple(translated)
 
 
+@define
+class _Layout:
+    dropped: set[str | int] = Factory(set)
+    added: dict[int, list[Any]] = Factory(dict)
+    owner: Path | None = None
+
+    def drop(self, edit: Drop) -> None:
+        self.dropped.add(edit.path[-1])
+        self.owner = edit.owner or self.owner
+
+
 class _Batch:
     """The copies that one batch makes; the draft takes them over when all went well."""
 
@@ -108,6 +134,11 @@ class _Batch:
                 child = node[key] = self._copy(child)
             node = child
         return node
+
+    def as_blocks(self, path: Path) -> None:
+        parent = self.own(path[:-1])
+        if isinstance(text := parent[path[-1]], str):
+            parent[path[-1]] = [{"type": "text", "text": text}]
 
     def _copy(self, value: Any) -> Any:
         if not isinstance(value, dict | list | tuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import orjson
 from attrs import evolve, frozen
@@ -22,18 +22,19 @@ from latchguard.core.findings import Finding, Repair, Wire, permits
 from latchguard.core.identity import to_wtf8
 from latchguard.core.jsonspans import format_path
 from latchguard.core.jsontext import dump_json, load_exact
-from latchguard.egress import arguments
+from latchguard.egress import arguments, pairing
+from latchguard.egress.arguments import argument_hits
 from latchguard.egress.bodybytes import render_bytes
 from latchguard.egress.draft import Draft
 from latchguard.egress.layout import is_list
+from latchguard.egress.pairing import pairing_hits
 from latchguard.egress.profiles import Demands, resolve_profile
-from latchguard.egress.rule import EgressRule, Fix, Scene, Trigger
+from latchguard.egress.rule import EgressRule, Fix, Hit, Scene, Trigger
 from latchguard.wire.detect import require_wire
 
 __all__ = ["RULES", "Hardened", "HardenedJson", "harden", "harden_json"]
 
-# Every rule of the exit, in the order in which they run.
-RULES: Final = arguments.RULES
+_MAX_ROUNDS: Final = 8
 
 _LOG: Final = logging.getLogger("latchguard.egress")
 _LOGGED_BYTES: Final = 64
@@ -97,6 +98,17 @@ class _Run:
     error: str | None = None
     recorded: Any = None
     decoded: bool = False
+
+
+_Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
+
+# The areas in the order in which they run, each with its walk over the body; `arguments` comes after all of them.
+_AREAS: Final[tuple[tuple[tuple[EgressRule, ...], _Find], ...]] = (
+    (pairing.RULES, lambda run: pairing_hits(run.draft.body, run.wire, run.demands)),
+)
+
+# Every rule of the exit, in the order in which they run.
+RULES: Final[tuple[EgressRule, ...]] = (*(rule for rules, _ in _AREAS for rule in rules), *arguments.RULES)
 
 
 def harden(
@@ -216,33 +228,61 @@ def _options(body: Any, wire: Any, profile: str | None, allow: Any) -> tuple[Wir
 
 
 def _harden(run: _Run) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    return tuple(_run_arguments(run)), ()
+    findings: list[Finding] = []
+    failed: list[str] = []
+    for rules, find in _AREAS:
+        look = _Look(run, find)
+        for rule in rules:
+            if not _applies(rule, run):
+                continue
+            try:
+                findings += _run_rule(rule, look)
+            except Exception:  # noqa: BLE001  # a rule that raises costs neither the request nor the other rules
+                failed.append(rule.slug)
+                _LOG.exception("rule %s raised on a body and was left out for it", rule.slug)
+    findings += _run_arguments(run)
+    return tuple(findings), tuple(failed)
 
 
-def _run_arguments(run: _Run) -> Iterable[Finding]:
+def _run_arguments(run: _Run) -> Iterator[Finding]:
     rules = [rule for rule in arguments.RULES if _applies(rule, run)]
-    scene: Scene | None = None
+    calls = any(rule.trigger is Trigger.CALL for rule in rules)
+    look = _Look(run, lambda run: argument_hits(run.draft.body, run.wire, calls=calls, decoded=run.decoded))
     for rule in rules:
-        if scene is None:
-            wants_calls = any(other.trigger is Trigger.CALL for other in rules)
-            hits = arguments.argument_hits(run.draft.body, run.wire, calls=wants_calls, decoded=run.decoded)
-            scene = Scene(run.draft.body, run.wire, run.demands, hits, run.decoded, run.error, run.recorded)
-        found = list(_run_rule(rule, scene, run))
-        if any(finding.applied for finding in found):
-            scene = None
-        yield from found
+        yield from _run_rule(rule, look)
 
 
 def _applies(rule: EgressRule, run: _Run) -> bool:
     return run.wire in rule.wires and (rule.demand is None or rule.demand in run.demands)
 
 
-def _run_rule(rule: EgressRule, scene: Scene, run: _Run) -> Sequence[Finding]:
-    """Judge every hit, then make the permitted repairs in one batch."""
-    fixes = [fix for hit in scene.hits.get(rule.trigger, ()) if (fix := rule.check(hit, scene)) is not None]
-    made = [fix for fix in fixes if permits(run.allow, fix.repair)]
-    findings = [_finding(rule, fix, run) for fix in fixes]
-    if made:
+class _Look:
+    """The hits of one area in the body as it is now, looked for again when the body has changed."""
+
+    def __init__(self, run: _Run, find: _Find) -> None:
+        self.run = run
+        self._find = find
+        self._scene: Scene | None = None
+
+    def scene(self) -> Scene:
+        run = self.run
+        if self._scene is None or self._scene.body is not run.draft.body:
+            hits = self._find(run)
+            self._scene = Scene(run.draft.body, run.wire, run.demands, hits, run.error, run.recorded)
+        return self._scene
+
+
+def _run_rule(rule: EgressRule, look: _Look) -> list[Finding]:
+    """Judge every hit, make the permitted repairs in one batch, and look again until there is nothing to repair."""
+    run = look.run
+    findings: list[Finding] = []
+    for _ in range(_MAX_ROUNDS):
+        scene = look.scene()
+        fixes = [fix for hit in scene.hits.get(rule.trigger, ()) for fix in rule.check(hit, scene)]
+        made = [fix for fix in fixes if permits(run.allow, fix.repair)]
+        findings += [_finding(rule, fix, run) for fix in made or fixes]
+        if not made:
+            break
         run.draft.apply(edit for fix in made for edit in fix.edits)
     return findings
 
@@ -278,6 +318,6 @@ def _shown(value: Any) -> str:
     """The first bytes of *value*, everything but printable ASCII escaped."""
     try:
         raw = to_wtf8(value) if isinstance(value, str) else dump_json(value)
-    except (TypeError, ValueError, RecursionError):
+    except InvalidValueError:
         return f"a {type(value).__name__} that JSON cannot carry"
     return ascii(raw[:_LOGGED_BYTES])[1:]

@@ -60,6 +60,35 @@ _STRICT_REQUIRED: Final = (
     ),
 )
 
+_TURNS_APART: Final = Demand(
+    "turns-apart",
+    value=True,
+    source="AstrBotDevs/AstrBot#7871, leookun/cursor-byok#307 (servers that speak the Messages API)",
+    date="2026-11",
+    evidence="tool_use without tool_result immediately after; cases 065 and 067",
+)
+_UNIQUE_CALL_IDS: Final = Demand(
+    "unique-call-ids",
+    value=True,
+    source="can1357/oh-my-pi#2055",
+    date="2026-11",
+    evidence="tool call result does not follow tool call (2013); case 009",
+)
+_OPEN_TAIL: Final = Demand(
+    "open-tail",
+    value=True,
+    source="OpenAI Agents SDK sessions, Claude Code transcripts: items are stored as they come",
+    date="2026-11",
+    evidence="a history at rest may end while a call runs",
+)
+_NO_PREFILL: Final = Demand(
+    "prefill",
+    value="refused",
+    source="Anthropic, prefill is not supported on the models this profile is for",
+    date="2026-02",
+    evidence="The conversation must end with a user message.",
+)
+
 PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
     {
         "openai": (),
@@ -67,9 +96,9 @@ PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
         "azure-openai": (),
         "anthropic": (),
         "anthropic-prefill": (),
-        "anthropic-no-prefill": (),
+        "anthropic-no-prefill": (_NO_PREFILL,),
         "anthropic-prefix-bound": (),
-        "anthropic-compat-strict": (),
+        "anthropic-compat-strict": (_TURNS_APART,),
         "bedrock": (),
         "gemini": (),
         "gemini-3": (),
@@ -77,13 +106,13 @@ PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
         "deepseek-thinking": (),
         "strict-args": _STRICT_ARGS,
         "strict-required": _STRICT_REQUIRED,
-        "strict-ids": (),
+        "strict-ids": (_UNIQUE_CALL_IDS,),
         "strict-content": (),
         "strict-template": (),
         "strict-empty-text": (),
         "no-null-content": (),
         "text-only": (),
-        "stored": (),
+        "stored": (_OPEN_TAIL,),
         "postgres-jsonb": (),
     }
 )

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from inspect import getdoc
@@ -30,6 +30,17 @@ class Trigger(StrEnum):
     SUSPECT_ARGUMENTS = "suspect-arguments"  # of a call on a string wire: anything but the plain text of an object
     SUSPECT_INPUT = "suspect-input"  # of a call on an object wire: anything but an object
     CALL = "call"  # every call whose arguments a rule may read
+    REPEATED_CALL = "repeated-call"  # a later call with an id that an earlier one has
+    KIND_MISMATCH = "kind-mismatch"  # a result of another type than its call's
+    SPLIT_RESULTS = "split-results"  # a turn whose results stand in several messages
+    MISPLACED_RESULTS = "misplaced-results"  # a turn whose results stand elsewhere
+    REPEATED_RESULT = "repeated-result"  # a second result of an answered call
+    ORPHAN = "orphan"  # a result without a call
+    OPEN_CALLS = "open-calls"  # a turn with calls without a result
+    LATE_RESULTS = "late-results"  # a turn with results after something else
+    SERVER_TOOL = "server-tool"  # half of a pair that the provider made
+    CALL_TURN = "call-turn"  # a call turn that nothing precedes
+    TRAILING_MODEL = "trailing-model"  # the model's turn at the end
 
 
 class Hit(NamedTuple):
@@ -72,7 +83,6 @@ class Scene:
         wire: its wire.
         demands: what the profile demands.
         hits: what the walk found.
-        decoded: the body was parsed from JSON bytes: it holds nothing that JSON could not carry.
         error: the text of the error that came back for this body.
         recorded: assistant content blocks as they were received.
     """
@@ -81,7 +91,6 @@ class Scene:
     wire: Wire
     demands: Demands
     hits: Mapping[Trigger, Sequence[Hit]] = field(repr=False)
-    decoded: bool = False
     error: str | None = None
     recorded: Any = None
 
@@ -91,7 +100,7 @@ class Scene:
         return declared_parameters(self.body, self.wire)
 
 
-Check: TypeAlias = Callable[[Hit, Scene], Fix | None]
+Check: TypeAlias = Callable[[Hit, Scene], Iterator[Fix]]
 
 
 @frozen
@@ -100,17 +109,19 @@ class EgressRule(Rule):
 
     Args:
         trigger: whose hits it judges.
-        check: judges one hit; None where it finds no fault.
+        moves_prefix: what it makes of a message may depend on later ones; bytes before it stay.
+        check: judges one hit; gives nothing where it finds no fault.
     """
 
     trigger: Trigger = field(kw_only=True)
+    moves_prefix: bool = field(default=False, kw_only=True)
     check: Check = field(kw_only=True)
 
 
 ALL_WIRES: Final = tuple(Wire)
 
 
-def make_rule(
+def make_rule(  # noqa: PLR0913  # a rule has that many properties
     slug: str,
     trigger: Trigger,
     repair: Repair,
@@ -119,8 +130,20 @@ def make_rule(
     wires: Sequence[Wire] = ALL_WIRES,
     demand: str | None = None,
     errors: Sequence[str] = (),
+    moves_prefix: bool = False,
 ) -> EgressRule:
     """Make a rule; its area is the module of *check*, its text the docstring of *check*."""
     area = check.__module__.rpartition(".")[2]
     doc = getdoc(check) or ""
-    return EgressRule(slug, area, repair, doc, tuple(wires), demand, tuple(errors), trigger=trigger, check=check)
+    return EgressRule(
+        slug,
+        area,
+        repair,
+        doc,
+        tuple(wires),
+        demand,
+        tuple(errors),
+        trigger=trigger,
+        check=check,
+        moves_prefix=moves_prefix,
+    )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
 from latchguard.core.errors import InvalidValueError, WireUndecidedError, cut
-from latchguard.core.findings import Finding, Repair
+from latchguard.core.findings import Finding, Repair, Wire
 from latchguard.core.jsonspans import JsonSpans
 from latchguard.core.jsontext import Verdict, check_json
 from latchguard.egress.hardening import harden_json
@@ -94,41 +94,36 @@ def pass_body(
         body = decode_body(raw, encodings, limit_bytes) if encodings else raw
         if len(body) > limit_bytes:
             return Passage(raw, unguarded="too-large")
-        passage = _check(body, endpoint, profile, allow, session)
+        passage = _check(body, endpoint, profile=profile, allow=allow, session=session)
         return evolve(passage, raw=encode_body(passage.raw, encodings) if passage.changed else raw)
     except UndecodableError as error:
         return Passage(raw, unguarded=error.unguarded)
     except (InvalidValueError, WireUndecidedError):
-        return Passage(raw, unguarded=_name_unreadable(body))
+        return Passage(raw, unguarded=_name_fault(body) or "other-shape")
     except Exception as error:  # noqa: BLE001  a fault of ours must not cost the host its request
         _log_failure(error, endpoint, session)
         return Passage(raw, unguarded="failed")
 
 
-def _check(body: bytes, endpoint: Endpoint, profile: str | None, allow: str, session: str | None) -> Passage:
-    if endpoint.items is None and not endpoint.batch:
-        hardened = harden_json(body, endpoint.wire, profile=profile, allow=allow, session=session)
-        return Passage(hardened.raw, hardened.findings, hardened.failed, hardened.changed, hardened.clean)
-    if (unreadable := _name_unreadable(body)) != "other-shape":
-        return Passage(body, unguarded=unreadable)
-    parts = list(_find_parts(body, endpoint))
-    if not parts:
-        return Passage(body, unguarded="other-shape")
-    pieces: list[bytes] = []
-    findings: list[Finding] = []
-    failed: list[str] = []
-    clean, changed, position = True, False, 0
-    for part in parts:
-        opening, closing = part.around
-        request = opening + body[part.start : part.end] + closing
-        hardened = harden_json(request, endpoint.wire, profile=profile, allow=allow, session=session)
-        findings += (evolve(each, path=part.path + each.path.removeprefix(part.inner)) for each in hardened.findings)
-        failed += hardened.failed
-        clean, changed = clean and hardened.clean, changed or hardened.changed
-        pieces += (body[position : part.start], hardened.raw[len(opening) : len(hardened.raw) - len(closing)])
-        position = part.end
-    pieces.append(body[position:])
-    return Passage(b"".join(pieces) if changed else body, tuple(findings), tuple(failed), changed, clean)
+def _check(body: bytes, endpoint: Endpoint, **options: Any) -> Passage:
+    if endpoint.batch:
+        return _check_parts(body, list(_find_requests(body)), endpoint.wire, **options)
+    if endpoint.items:
+        # A result may belong to a call that the conversation holds already, a call wait for a result of later.
+        options["profile"] = ",".join(filter(None, (options["profile"], "stored")))
+        return _check_parts(body, list(_find_items(body)), endpoint.wire, **options)
+    known = endpoint.wire is not None and _HISTORY[endpoint.wire] in body
+    hardened = harden_json(body, endpoint.wire if known else None, **options)
+    return Passage(hardened.raw, hardened.findings, hardened.failed, hardened.changed, hardened.clean)
+
+
+# The key that a body of each wire keeps its history under. One without it is of another shape than its path says.
+_HISTORY: Final = {
+    Wire.OPENAI_CHAT: b'"messages"',
+    Wire.OPENAI_RESPONSES: b'"input"',
+    Wire.ANTHROPIC: b'"messages"',
+    Wire.GEMINI: b'"contents"',
+}
 
 
 @frozen
@@ -139,39 +134,64 @@ class _Part:
     end: int
     path: str
     inner: str = "$"
-    around: tuple[bytes, bytes] = (b"", b"")
+    opening: bytes = b""
+    closing: bytes = b""
 
 
-# Items that are added to a conversation answer calls that it holds already: not orphans.
-_ITEMS_AROUND: Final = (b'{"conversation":"","input":', b"}")
+def _find_requests(body: bytes) -> Iterator[_Part]:
+    """Find the requests of an Anthropic batch."""
+    spans = _spans(body)
+    for list_ in spans.members(spans.span(())[0]):
+        if list_.key != "requests":
+            continue
+        for number, request in enumerate(spans.members(list_.value)):
+            for member in spans.members(request.value):
+                if member.key == "params":
+                    yield _Part(member.value, member.end, f"$.requests[{number}].params")
 
 
-def _find_parts(body: bytes, endpoint: Endpoint) -> Iterator[_Part]:
-    spans = JsonSpans(body)
-    if endpoint.items is not None:
-        try:
-            start, end = spans.span((endpoint.items,))
-        except KeyError:
-            return
-        yield _Part(start, end, f"$.{endpoint.items}", "$.input", _ITEMS_AROUND)
-        return
+def _find_items(body: bytes) -> Iterator[_Part]:
+    """Find the items that are added to a conversation; the rules know them as those of a request within one."""
+    spans = _spans(body)
+    for member in spans.members(spans.span(())[0]):
+        if member.key == "items":
+            yield _Part(member.value, member.end, "$.items", "$.input", b'{"conversation":"","input":', b"}")
+
+
+def _spans(body: bytes) -> JsonSpans:
+    if _name_fault(body):
+        raise InvalidValueError("$", "a JSON body", cut(body))
+    return JsonSpans(body)
+
+
+def _check_parts(body: bytes, parts: list[_Part], wire: Wire | None, **options: Any) -> Passage:
+    if not parts:
+        return Passage(body, unguarded="other-shape")
+    pieces: list[bytes] = []
+    findings: list[Finding] = []
+    failed: list[str] = []
+    clean, changed, position = True, False, 0
+    for part in parts:
+        hardened = harden_json(part.opening + body[part.start : part.end] + part.closing, wire, **options)
+        findings += (evolve(each, path=part.path + each.path.removeprefix(part.inner)) for each in hardened.findings)
+        failed += hardened.failed
+        clean, changed = clean and hardened.clean, changed or hardened.changed
+        repaired = hardened.raw[len(part.opening) : len(hardened.raw) - len(part.closing)]
+        pieces += (body[position : part.start], repaired)
+        position = part.end
+    pieces.append(body[position:])
+    return Passage(b"".join(pieces) if changed else body, tuple(findings), tuple(failed), changed, clean)
+
+
+def _name_fault(body: bytes) -> str | None:
+    """Give the class of a body that is no JSON or too deep; None where it is JSON."""
     try:
-        requests, _ = spans.span(("requests",))
-    except KeyError:
-        return
-    for number, request in enumerate(spans.members(requests)):
-        for member in spans.members(request.value):
-            if member.key == "params":
-                yield _Part(member.value, member.end, f"$.requests[{number}].params")
-
-
-def _name_unreadable(body: bytes) -> str:
-    """Give the class of a body that could not be read as a request."""
-    try:
-        verdict = check_json(body.decode())
+        return _FAULTS[check_json(body.decode())]
     except UnicodeDecodeError:
         return "not-json"
-    return {Verdict.INVALID: "not-json", Verdict.TOO_DEEP: "too-deep", Verdict.VALID: "other-shape"}[verdict]
+
+
+_FAULTS: Final = {Verdict.VALID: None, Verdict.INVALID: "not-json", Verdict.TOO_DEEP: "too-deep"}
 
 
 def _log_failure(error: Exception, endpoint: Endpoint, session: str | None) -> None:

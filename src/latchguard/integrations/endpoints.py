@@ -23,14 +23,14 @@ class Endpoint:
     Args:
         suffix: what its path ends with; `*` stands for one segment.
         wire: of its bodies; None where the same path serves several, and the body's shape tells.
-        items: the member that holds Responses items, where the body is no request of its own.
+        items: the body is `{"items": [...]}`, Responses items that are added to a conversation.
         batch: the body is `{"requests": [{"params": request}, ...]}`.
         supported: False for formats that no wire of latchguard covers.
     """
 
     suffix: str
     wire: Wire | None
-    items: str | None = None
+    items: bool = False
     batch: bool = False
     supported: bool = True
 
@@ -40,8 +40,8 @@ ENDPOINTS: Final = (
     Endpoint("/responses", Wire.OPENAI_RESPONSES),
     Endpoint("/responses/compact", Wire.OPENAI_RESPONSES),
     Endpoint("/responses/input_tokens", Wire.OPENAI_RESPONSES),
-    Endpoint("/conversations", Wire.OPENAI_RESPONSES, items="items"),
-    Endpoint("/conversations/*/items", Wire.OPENAI_RESPONSES, items="items"),
+    Endpoint("/conversations", Wire.OPENAI_RESPONSES, items=True),
+    Endpoint("/conversations/*/items", Wire.OPENAI_RESPONSES, items=True),
     Endpoint("/messages", Wire.ANTHROPIC),
     Endpoint("/messages/count_tokens", Wire.ANTHROPIC),
     Endpoint("/messages/batches", Wire.ANTHROPIC, batch=True),

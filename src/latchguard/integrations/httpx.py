@@ -19,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -55,12 +55,20 @@ if TYPE_CHECKING:
 
         def handle_request(self, request: Any) -> Any: ...
         async def handle_async_request(self, request: Any) -> Any: ...
+
+    AnyTransport: TypeAlias = (
+        httpx.BaseTransport | httpx.AsyncBaseTransport | httpx2.BaseTransport | httpx2.AsyncBaseTransport
+    )
 else:
     _Transport = object
 
 
 def _read_only(counts: Mapping[str, int]) -> Mapping[str, int]:
     return MappingProxyType(dict(counts))
+
+
+def _shown(counts: Mapping[str, int]) -> str:
+    return repr(dict(counts))
 
 
 @frozen
@@ -79,9 +87,9 @@ class Counts:
     requests: int = 0
     checked: int = 0
     changed: int = 0
-    findings: Mapping[str, int] = field(factory=dict, converter=_read_only)
-    failed: Mapping[str, int] = field(factory=dict, converter=_read_only)
-    unguarded: Mapping[str, int] = field(factory=dict, converter=_read_only)
+    findings: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
+    failed: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
+    unguarded: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
 
 
 @frozen
@@ -95,7 +103,7 @@ class _Settings:
 
 
 def guard(
-    transport: Any = None,
+    transport: AnyTransport | None = None,
     *,
     profile: str | Callable[[Any], str | None] | None = None,
     allow: str | Callable[[Any], str] = "lossy",
@@ -108,7 +116,7 @@ def guard(
 
     Args:
         transport: the transport that sends, with your limits, certificates and proxy (a `proxy` of the *client* makes
-            a transport of its own, which requests take instead); None for a default one of the library that the first
+            a transport of its own, which requests take instead); None for a default one of the library that a
             request comes from, which serves sync and async clients alike.
         profile: as in `harden`, or a function that gives it for a request.
         allow: as in `harden`, or a function that gives it for a request.
@@ -131,6 +139,8 @@ def guard(
     for name, value, known in (("mode", mode, ("repair", "observe")), ("on_unclean", on_unclean, ("forward", "raise"))):
         if value not in known:
             raise InvalidValueError(name, " or ".join(known), cut(value))
+    if type(max_body_bytes) is not int or max_body_bytes < 1:
+        raise InvalidValueError("max_body_bytes", "a number of bytes, at least 1", cut(max_body_bytes))
     check_options(None if callable(profile) else profile, "lossy" if callable(allow) else allow)
     if transport is not None and not any(hasattr(transport, name) for name in _HANDLERS.values()):
         raise InvalidValueError("transport", "a transport of httpx or httpx2", type(transport).__name__)
@@ -144,7 +154,7 @@ class Guard(_Transport):
     def __init__(self, transport: Any, settings: _Settings) -> None:
         self._transport = transport
         self._settings = settings
-        self._defaults: dict[str, Any] = {}
+        self._defaults: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
         self._counters: Counter[tuple[str, str]] = Counter()
 
@@ -177,28 +187,30 @@ class Guard(_Transport):
             request = self._pass(request, endpoint, raw)
         return await sender.handle_async_request(request)
 
-    def _sender(self, request: Any, default: str) -> Any:
+    def _sender(self, request: Any, kind: str) -> Any:
         library = _library_of(type(request))
         if library is None:
             raise InvalidValueError("request", "a request of httpx or httpx2", type(request).__name__)
-        if self._transport is None:
-            with self._lock:
-                if default not in self._defaults:
-                    self._defaults[default] = getattr(sys.modules[library], default)()
-                sender = self._defaults[default]
-        else:
-            sender = self._transport
-        if not hasattr(sender, _HANDLERS[default]) or _library_of(type(sender)) not in (None, library):
-            expected = f"a transport of {library} with {_HANDLERS[default]}"
-            raise InvalidValueError("transport", expected, f"{type(sender).__module__}.{type(sender).__name__}")
-        return sender
+        if self._transport is not None:
+            _require(self._transport, _HANDLERS[kind], library)
+            return self._transport
+        with self._lock:
+            if (library, kind) not in self._defaults:
+                self._defaults[library, kind] = getattr(sys.modules[library], kind)()
+            return self._defaults[library, kind]
+
+    def _senders(self, kind: str) -> list[Any]:
+        """Give what is to be closed; a default one is made anew if a client goes on."""
+        if self._transport is not None:
+            return [self._transport]
+        with self._lock:
+            return [self._defaults.pop(key) for key in list(self._defaults) if key[1] == kind]
 
     def _admit(self, request: Any) -> Endpoint | None:
         """Count the request; give the endpoint of one whose body is to be read."""
         length = request.headers.get("content-length", "")
-        endpoint, unguarded = None, ""
+        endpoint, unguarded = find_endpoint(request.url.path), ""
         if (length and length != "0") or "transfer-encoding" in request.headers:
-            endpoint = find_endpoint(request.url.path)
             if request.headers.get("content-type", "").lower().startswith("multipart/"):
                 unguarded = "multipart"
             elif endpoint is None:
@@ -222,6 +234,8 @@ class Guard(_Transport):
         """Give the request to send: *request* itself, or its repaired copy."""
         if raw is None:
             self._leave(request, endpoint, "too-large")
+            return request
+        if not raw:
             return request
         settings = self._settings
         passage = pass_body(
@@ -248,6 +262,7 @@ class Guard(_Transport):
 
     def __enter__(self) -> Self:
         if self._transport is not None:
+            _require(self._transport, "handle_request")
             self._transport.__enter__()
         return self
 
@@ -259,6 +274,7 @@ class Guard(_Transport):
 
     async def __aenter__(self) -> Self:
         if self._transport is not None:
+            _require(self._transport, "handle_async_request")
             await self._transport.__aenter__()
         return self
 
@@ -270,14 +286,12 @@ class Guard(_Transport):
 
     def close(self) -> None:
         """Close the transport of sync requests."""
-        sender = self._transport or self._defaults.pop("HTTPTransport", None)
-        if sender is not None:
+        for sender in self._senders("HTTPTransport"):
             sender.close()
 
     async def aclose(self) -> None:
         """Close the transport of async requests."""
-        sender = self._transport or self._defaults.pop("AsyncHTTPTransport", None)
-        if sender is not None:
+        for sender in self._senders("AsyncHTTPTransport"):
             await sender.aclose()
 
 
@@ -298,6 +312,14 @@ def _guard_class(library: str | None) -> type[Guard]:
         return Guard
     module = sys.modules[library]
     return type("Guard", (Guard, module.BaseTransport, module.AsyncBaseTransport), {"__module__": __name__})
+
+
+def _require(transport: Any, handler: str, library: str | None = None) -> None:
+    """Raise where *transport* cannot serve this side, or is of another library than the request."""
+    made = type(transport)
+    if not hasattr(transport, handler) or _library_of(made) not in (None, library or _library_of(made)):
+        expected = f"a transport of {library or 'the client'} with {handler}"
+        raise InvalidValueError("transport", expected, f"{made.__module__}.{made.__name__}")
 
 
 def _resolve(option: T | Callable[[Any], T], request: Any) -> T:

@@ -65,6 +65,8 @@ def bind_latches(view: BiliView, markers: Sequence[re.Pattern[str]]) -> list[Ver
     Guarantees:
         Pure. Linear in messages and latches, but for texts whose first 128 characters are the same.
     """
+    if not view.latches:
+        return []
     binder = _Binder(view, markers)
     verdicts: list[Verdict] = []
     for latch in view.latches:
@@ -80,16 +82,19 @@ class _Binder:
 
     def __init__(self, view: BiliView, markers: Sequence[re.Pattern[str]]) -> None:
         self._refs = view.refs
-        self._unreadable_refs = {view.refs.by_id.get(message_id) for message_id in view.unreadable}
+        self._view = view
         self._markers = markers
         self._messages = [entry.message for entry in view.messages]
-        self._views: list[tuple[Message, str]] = []
         self._by_id: dict[str, list[Message]] = defaultdict(list)
         self._by_ref: dict[str, list[Message]] = defaultdict(list)
         for message in self._messages:
             self._by_id[message.id].append(message)
             if (ref := view.refs.by_id.get(message.id)) is not None:
                 self._by_ref[ref].append(message)
+
+    @cached_property
+    def _unreadable_refs(self) -> set[str | None]:
+        return {self._refs.by_id.get(message_id) for message_id in self._view.unreadable}
 
     @cached_property
     def _by_identity(self) -> dict[Identity, list[Message]]:

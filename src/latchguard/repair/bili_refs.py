@@ -52,8 +52,11 @@ def _check_map(view: BiliView, path: Path) -> Iterator[Change]:
     """Report where the two directions contradict each other, or two messages of the file hold one ref."""
     for ref, message_id in view.refs.by_ref.items():
         own = view.refs.by_id.get(message_id)
-        if own != ref or not ref_number(ref):
+        if own != ref or ref == BLOCKED:
             yield _detect((*path, "byRef", ref), message_id, f"that message's own ref is {own}")
+    refs = [ref for ref in view.refs.by_id.values() if ref != BLOCKED]
+    if len(set(refs)) == len(refs):
+        return
     owners: dict[str, str] = {}
     for message_id in dict.fromkeys(entry.message.id for entry in view.messages):
         ref = view.refs.by_id.get(message_id, BLOCKED)
@@ -91,7 +94,7 @@ def _check_images(view: BiliView, path: Path, stored: Any) -> Iterator[Change]:
             continue
         message_id = record.get("rawMessageId")
         own = view.refs.by_id.get(message_id) if isinstance(message_id, str) else None
-        if own is not None and own != BLOCKED:
+        if own is not None and ref_number(own):
             if own != ref:
                 yield _move((*place, "ref"), ref, own)
         elif ref not in view.refs.known or own == BLOCKED:

@@ -19,7 +19,6 @@ from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
 from latchguard.core.findings import Finding, Repair
 from latchguard.core.jsonspans import Path, Replace, format_path
 from latchguard.core.jsontext import Verdict, check_json, dump_json
-from latchguard.core.message import Kind
 from latchguard.core.proof import has_marker
 from latchguard.repair.plans import Change, PlanOptions
 from latchguard.sources.bili import QUARANTINE, BiliMessage, BiliView, hashes_to_id, is_kernel_id
@@ -34,12 +33,11 @@ _MAX_OBJECTS: Final = 1000  # tried per folded text: each may read to its end
 
 def check_spread(view: BiliView, options: PlanOptions) -> Iterator[Change]:
     """Find the stored tool calls that carry a clip, in `messages` and in `pluginSnapshot`."""
-    calls = [entry for entry in view.copies if entry.message.kind is Kind.TOOL_CALL]
     shown = frozenset(_latch_texts(view))
-    poisoned = [entry for entry in calls if _carries_clip(entry, shown, options)]
-    if not poisoned:
+    if not any(text in shown or has_marker(text, options.markers) for text in view.call_texts):
         return
-    copies = _collect_copies(calls, {entry.path for entry in poisoned})
+    poisoned = [entry for entry in view.calls if _carries_clip(entry, shown, options)]
+    copies = _collect_copies(view.calls, {entry.path for entry in poisoned})
     for entry in poisoned:
         original = _recover(entry, copies.get(entry.message.tool_call_id, set()), view.folded)
         path = (*entry.path, "text")

@@ -3,7 +3,8 @@
 1. A source is a path, a glob or a directory; directories are walked to the end, links in them are not followed.
 2. The order is that of the names' bytes; a path that is named twice is read once.
 3. Only regular files with one name are read: a link, a FIFO, a device, a file with a second hard link are refused.
-4. Copies and replacements that a repair leaves beside its files (`.latchguard-<run>`, `.new`) are never sources.
+4. Copies and replacements that a repair leaves beside its files (`.latchguard-<run>`, `.new`), and the directories of
+   runs, are never sources.
 """
 
 from __future__ import annotations
@@ -116,9 +117,13 @@ def _walk(top: str) -> Iterator[FileSource | LatchguardError]:
             yield error
             continue
         if is_directory:
-            waiting += (os.path.join(path, name) for name in reversed(below) if not is_leftover(name))
+            waiting += (os.path.join(path, name) for name in reversed(below) if not _is_ours(name))
         else:
             yield FileSource(path, named=False)
+
+
+def _is_ours(name: str) -> bool:
+    return is_leftover(name) or RUN_NAME.fullmatch(name) is not None
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from latchguard.repair.bili_refs import check_refs
 from latchguard.repair.bili_spread import check_spread
 from latchguard.repair.plans import Change, Limits, Plan, PlanOptions, SourceChangedError, Step, digest
 from latchguard.sources.bili import QUARANTINE, BiliView, view_session
-from latchguard.sources.detect import detect_value
-from latchguard.sources.errors import FormatUndecidedError, UnplannableFormatError
+from latchguard.sources.detect import detect_format, detect_value
+from latchguard.sources.errors import FormatUndecidedError, SourceError, UnplannableFormatError
 from latchguard.sources.framing import Framed, frame, unframe
 from latchguard.sources.reading import read_json
 
@@ -58,8 +58,7 @@ def plan_bytes(raw: bytes, *, format: str | None = None, options: PlanOptions | 
     """
     options = options or PlanOptions()
     framed = unframe(raw, options.limits)
-    document = read_json(framed.body, options.limits)
-    _require_bili(document, format, framed)
+    document = _read(raw, framed, format, options)
     view = view_session(document)
     spans = JsonSpans(framed.body)
     changes = [change for check in _CHECKS for change in check(view, spans, options)]
@@ -69,7 +68,7 @@ def plan_bytes(raw: bytes, *, format: str | None = None, options: PlanOptions | 
     return Plan(
         format=_BILI,
         session=view.session,
-        before=digest(raw),
+        before=digest(raw) if steps else "",
         steps=tuple(evolve(step, before=_span_digest(spans, step.edit.path)) for step in steps),
         findings=tuple(change.finding for change in planned),
     )
@@ -87,10 +86,10 @@ def apply_plan(raw: bytes, plan: Plan) -> bytes:
     Guarantees:
         Pure. Every byte outside of the edited spans is copied (I10); a frame is compressed anew.
     """
-    if (found := digest(raw)) != plan.before:
-        raise SourceChangedError("file", plan.before, found)
     if not plan.steps:
         return raw
+    if (found := digest(raw)) != plan.before:
+        raise SourceChangedError("file", plan.before, found)
     # The plan was made of these very bytes, within limits.
     framed = unframe(raw, Limits(file_bytes=sys.maxsize, frame_bytes=sys.maxsize - 1))
     spans = JsonSpans(framed.body)
@@ -100,15 +99,26 @@ def apply_plan(raw: bytes, plan: Plan) -> bytes:
     return frame(evolve(framed, body=edit_json(framed.body, [step.edit for step in plan.steps])))
 
 
-def _require_bili(document: Any, wanted: str | None, framed: Framed) -> None:
-    """Refuse what is not, or is not said to be, a session of the one format that is planned here."""
-    found = wanted or (_BILI if framed.header else detect_value(document))
+def _read(raw: bytes, framed: Framed, wanted: str | None, options: PlanOptions) -> Any:
+    """Give the document, if it is, or is said to be, a session of the one format that is planned here."""
+    try:
+        document = read_json(framed.body, options.limits)
+    except SourceError:
+        found = wanted or detect_format(raw)
+        if found in (None, _BILI):
+            raise
+    else:
+        found = wanted or (_BILI if framed.header else detect_value(document))
+        if found == _BILI or (found is None and _names_session(document)):
+            return document
     if found is None:
-        if isinstance(document, dict) and ("state" in document or "payload" in document):
-            return  # view_session names what is missing
         raise FormatUndecidedError("$", "a session whose format shows", type(document).__name__)
-    if found != _BILI:
-        raise UnplannableFormatError("$", f"a session of format {_BILI}", found)
+    raise UnplannableFormatError("$", f"a session of format {_BILI}", found)
+
+
+def _names_session(document: Any) -> bool:
+    """Say whether a document has a session's outer keys, so that the view can say what is missing."""
+    return isinstance(document, dict) and ("state" in document or "payload" in document)
 
 
 def _judge(change: Change, options: PlanOptions) -> Change:

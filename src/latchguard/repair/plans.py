@@ -95,7 +95,7 @@ class Plan:
     Args:
         format: the format at rest (`bili`, ...).
         session: the session's id, None where the document does not say.
-        before: digest of the whole source bytes the plan was made from.
+        before: digest of the whole source bytes the plan was made from; empty where there is no step to apply.
         steps: in order; empty where nothing is to be repaired, or may be.
         findings: every finding, check after check, in stored order; `applied` says whether a step repairs it.
     """

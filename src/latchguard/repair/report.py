@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -22,6 +24,7 @@ from latchguard.repair.looking import Outcome
 __all__ = ["MAX_LISTED", "READERS", "VERSION", "FileReport", "JsonReport", "State", "Tally"]
 
 VERSION: Final = 1
+_UNPRINTABLE: Final = re.compile(r"[^ -~]")  # the candidates; letters of any script stay as they are
 MAX_LISTED: Final = 1000
 
 # Which readers of a format do not check a latch's identity, and so are not safe from a stale one.
@@ -121,18 +124,28 @@ class JsonReport:
             "applied": applying,
             "allow": allow,
         }
-        write(dump_json(head)[:-1].decode() + ',"files":[')
+        write(_json_text(head)[:-1] + ',"files":[')
 
     def add(self, report: FileReport) -> None:
         """Write one file; nothing where it is clean or skipped."""
         if report.state not in (State.CLEAN, State.SKIPPED):
-            self._write(self._separator + "\n" + dump_json(_file_document(report)).decode())
+            self._write(self._separator + "\n" + _json_text(_file_document(report)))
             self._separator = ","
 
     def end(self, tally: Tally, *, status: int, run: str | None) -> None:
         """Write what is known at the end."""
         tail = {"run": run, "status": status, "count": tally.document()}
-        self._write("\n]," + dump_json(tail)[1:].decode() + "\n")
+        self._write("\n]," + _json_text(tail)[1:] + "\n")
+
+
+def _json_text(value: Any) -> str:
+    """Give *value* as JSON that a terminal can be shown: what is not printable is escaped."""
+    text = dump_json(value).decode()
+    return text if text.isprintable() else _UNPRINTABLE.sub(_escape_json, text)
+
+
+def _escape_json(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def _file_document(report: FileReport) -> dict[str, Any]:

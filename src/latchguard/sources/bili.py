@@ -21,7 +21,7 @@ from attrs import field, frozen
 
 from latchguard.core.errors import cut
 from latchguard.core.identity import Identity, hash_fields
-from latchguard.core.jsonspans import Path
+from latchguard.core.jsonspans import Path, format_path
 from latchguard.core.latches import NO_IDENTITY, EmergencyTruncateLatch, Latch, ViewLatch, latch_order
 from latchguard.core.message import Kind, Message, Role
 from latchguard.core.refs import BLOCKED, RefMap, ref_number
@@ -57,6 +57,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _KINDS: Final = {str(kind): kind for kind in Kind}
 _ROLES: Final = {str(role): role for role in Role}
 _TEXT: Final = (str, type(None))
+_TOOL_CALL: Final = str(Kind.TOOL_CALL)
 
 
 @frozen
@@ -123,35 +124,87 @@ class BiliRefs:
         ref = self.by_id.get(message_id, BLOCKED)
         return ref if ref_number(ref) and self.by_ref.get(ref) == message_id else None
 
+    def held_ref(self, message_id: str) -> str | None:
+        """Give the ref that *message_id* holds alone, or `BLOCKED` where it is protected."""
+        return BLOCKED if self.by_id.get(message_id) == BLOCKED else self.own_ref(message_id)
+
 
 @frozen
 class BiliView:
-    """A typed view of one session document.
+    """A typed view of one session document. Messages are read when they are asked for: most files have no latch.
 
     Args:
         session: the session's id, None where the document does not say.
-        root: path of the record that holds `state` and `messages`.
-        state: the state object.
+        root: path of *record*.
+        record: the object that holds `state` and `messages`.
         refs: the ref map.
-        messages: what could be read of `messages`, then of `pluginSnapshot` what the ref map knows under an id of its
-            own: the messages that may hold a latch.
-        copies: all readable messages of both lists.
-        folded: the texts of `blockContents`.
         latches: views before clips, each in stored order.
-        faults: what could not be read.
-        unreadable: ids of messages that could not be read.
+        faults: what could not be read of refs and latches.
     """
 
     session: str | None
     root: Path
-    state: Mapping[str, Any] = field(repr=False)
+    record: Mapping[str, Any] = field(eq=False, repr=False)
     refs: BiliRefs = field(repr=False)
-    messages: tuple[BiliMessage, ...] = field(repr=False)
-    copies: tuple[BiliMessage, ...] = field(repr=False)
-    folded: tuple[str, ...] = field(repr=False)
     latches: tuple[BiliLatch, ...]
     faults: tuple[Fault, ...]
-    unreadable: frozenset[str]
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state object."""
+        state: Mapping[str, Any] = self.record["state"]
+        return state
+
+    @cached_property
+    def messages(self) -> tuple[BiliMessage, ...]:
+        """The messages that may hold a latch: those of `messages`, then what the ref map knows of `pluginSnapshot`.
+
+        Each stands there once. Two that differ under one id are both there, so that neither passes for the holder.
+        """
+        stored = _distinct(_read_all(self._stored("messages")))
+        known = self.refs.by_id.keys() - {entry.message.id for entry in stored}
+        extra = _read_all(self._stored("pluginSnapshot")) if known else ()
+        return (*stored, *_distinct(entry for entry in extra if entry.message.id in known))
+
+    @cached_property
+    def calls(self) -> tuple[BiliMessage, ...]:
+        """All tool calls of both lists, copies among them."""
+        stored = (*self._stored("messages"), *self._stored("pluginSnapshot"))
+        return tuple(_read_all(entry for entry in stored if entry[1].get("contentType") == _TOOL_CALL))
+
+    @property
+    def call_texts(self) -> Iterator[str]:
+        """What stands as text in tool calls of both lists, read without their messages."""
+        for name in ("messages", "pluginSnapshot"):
+            stored = self.record.get(name)
+            for value in stored if isinstance(stored, list) else ():
+                if isinstance(value, dict) and value.get("contentType") == _TOOL_CALL:
+                    text = value.get("text")
+                    if isinstance(text, str):
+                        yield text
+
+    @cached_property
+    def unreadable(self) -> frozenset[str]:
+        """The ids of messages that have an id and could not be read."""
+        stored = (value for _, value in self._stored("messages"))
+        return frozenset(
+            value["id"] for value in stored if isinstance(value.get("id"), str) and _read_message(value) is None
+        )
+
+    @property
+    def folded(self) -> Iterator[str]:
+        """The texts of `blockContents`."""
+        blocks = self.record.get("blockContents")
+        for block in blocks.values() if isinstance(blocks, dict) else ():
+            for part in block.values() if isinstance(block, dict) else ():
+                if isinstance(text := _member(part, "text"), str):
+                    yield text
+
+    def _stored(self, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+        stored = self.record.get(name)
+        for position, value in enumerate(stored if isinstance(stored, list) else ()):
+            if isinstance(value, dict):
+                yield (*self.root, name, position), value
 
 
 @frozen
@@ -161,7 +214,8 @@ class BiliSession:
     Args:
         session: its id, None where the document does not say.
         messages: the stored messages in stored order.
-        state: refs and latches; one without an identity is refused in every replay, `no-identity`.
+        state: refs and latches; one without an identity is refused in every replay, `no-identity`, and one whose ref
+            is no ref is left out: nobody can hold it.
     """
 
     session: str | None
@@ -179,29 +233,21 @@ def view_session(document: Any) -> BiliView:
     """Give the typed view of a session document.
 
     Raises:
-        NoSessionError: there is no object `state` where one belongs.
+        NoSessionError: there is no object `state` with refs or blocks where one belongs.
     """
     root, record = _record(document)
-    state = record.get("state")
-    if not isinstance(state, dict):
-        raise NoSessionError(
-            "$.payload.state" if root else "$.state", "a session's state object", cut(state if record else document)
-        )
+    if not is_session(document):
+        path = format_path((*root, "state"))
+        raise NoSessionError(path, "a session's state with messageRefs or blocks", cut(record.get("state", document)))
     faults: list[Fault] = []
-    unreadable: set[str] = set()
-    refs = _view_refs(state, (*root, "state"), faults)
-    copies = tuple(_view_messages(record, root, unreadable))
+    place: Path = (*root, "state")
     return BiliView(
         session=next((key for key in (record.get("id"), document.get("id")) if isinstance(key, str)), None),
         root=root,
-        state=state,
-        refs=refs,
-        messages=_holders(copies, refs),
-        copies=copies,
-        folded=tuple(_view_folded(record.get("blockContents"))),
-        latches=tuple(_view_latches(state, (*root, "state"), faults)),
+        record=record,
+        refs=_view_refs(record["state"], place, faults),
+        latches=tuple(_view_latches(record["state"], place, faults)),
         faults=tuple(faults),
-        unreadable=frozenset(unreadable),
     )
 
 
@@ -221,15 +267,13 @@ def load_bili(raw: bytes, limits: Limits | None = None) -> BiliSession:
     """
     limits = limits or Limits()
     view = view_session(read_json(unframe(raw, limits).body, limits))
-    by_id = {}
-    for entry in view.messages:
-        ref = view.refs.by_id.get(entry.message.id)
-        if ref == BLOCKED or (ref is not None and ref == view.refs.own_ref(entry.message.id)):
-            by_id[entry.message.id] = ref
+    stored = (entry.message.id for entry in view.messages)
+    by_id = {key: ref for key in (*stored, *view.refs.by_id) if (ref := view.refs.held_ref(key))}
     cursor = 1 + max((ref_number(ref) or 0 for ref in view.refs.by_id.values()), default=0)
     messages = {entry.message.id: entry.message for entry in view.messages}
-    owners = {ref: messages[key] for key, ref in by_id.items() if ref != BLOCKED}
-    latches = [_to_latch(latch, owners.get(latch.ref)) for latch in view.latches]
+    owners = {ref: messages.get(key) for key, ref in by_id.items() if ref != BLOCKED}
+    named = (latch for latch in view.latches if latch.ref == BLOCKED or ref_number(latch.ref))
+    latches = [_to_latch(latch, owners.get(latch.ref)) for latch in named]
     return BiliSession(
         session=view.session,
         messages=tuple(entry.message for entry in view.messages),
@@ -274,20 +318,13 @@ def _member(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def _view_messages(record: Mapping[str, Any], root: Path, unreadable: set[str]) -> Iterator[BiliMessage]:
-    for name in ("messages", "pluginSnapshot"):
-        stored = record.get(name)
-        for position, value in enumerate(stored if isinstance(stored, list) else ()):
-            message = _read_message(value)
-            if message:
-                yield BiliMessage(message, (*root, name, position), value)
-            elif isinstance(value, dict) and isinstance(value.get("id"), str):
-                unreadable.add(value["id"])
+def _read_all(stored: Iterable[tuple[Path, dict[str, Any]]]) -> Iterator[BiliMessage]:
+    for path, value in stored:
+        if message := _read_message(value):
+            yield BiliMessage(message, path, value)
 
 
-def _read_message(value: Any) -> Message | None:
-    if not isinstance(value, dict):
-        return None
+def _read_message(value: dict[str, Any]) -> Message | None:
     get = value.get
     message_id, role, content = get("id"), get("role"), get("contentType")
     text, name, call = get("text"), get("toolName"), get("toolCallId")
@@ -299,28 +336,12 @@ def _read_message(value: Any) -> Message | None:
     return Message(message_id, _ROLES[role], kind, text or "", name if kind is Kind.TOOL_CALL else None, call)
 
 
-def _view_folded(stored: Any) -> Iterator[str]:
-    for block in stored.values() if isinstance(stored, dict) else ():
-        for part in block.values() if isinstance(block, dict) else ():
-            if isinstance(text := _member(part, "text"), str):
-                yield text
-
-
-def _holders(copies: tuple[BiliMessage, ...], refs: BiliRefs) -> tuple[BiliMessage, ...]:
-    """Give each message once; two that differ under one id are both kept, so that neither passes for the holder."""
-    stored = [entry for entry in copies if entry.path[-2] == "messages"]
-    ids = {entry.message.id for entry in stored}
-    if len(ids) < len(stored):
-        stored = _distinct(stored)
-    known = refs.by_id.keys() - ids
-    return (*stored, *_distinct(entry for entry in copies if entry.message.id in known))
-
-
 def _distinct(entries: Iterable[BiliMessage]) -> list[BiliMessage]:
-    found: dict[Message, BiliMessage] = {}
-    for entry in entries:
-        found.setdefault(entry.message, entry)
-    return list(found.values())
+    """Give each message once, at its first place."""
+    listed = list(entries)
+    if len({entry.message.id for entry in listed}) == len(listed):
+        return listed
+    return list({entry.message: entry for entry in reversed(listed)}.values())[::-1]
 
 
 def _view_latches(state: Mapping[str, Any], path: Path, faults: list[Fault]) -> Iterator[BiliLatch]:

@@ -29,6 +29,8 @@ _HEADER_BYTES: Final = len(FRAMED) + 2
 _VERSION: Final = 1
 _PLAIN: Final = 0
 _ZSTD: Final = 1
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_HEADER_BYTES: Final = 18  # at most
 
 
 @frozen
@@ -72,6 +74,8 @@ def _decompress(body: bytes, limit: int) -> bytes:
             raise TooLargeError("frame", f"at most {limit} bytes when decompressed", str(promised))
         plain = stream.decompress(body, max_length=limit + 1)
     except zstd.ZstdError as error:
+        if len(body) < _ZSTD_HEADER_BYTES and _ZSTD_MAGIC.startswith(body[: len(_ZSTD_MAGIC)]):
+            raise HalfWrittenError("frame", "the rest of the zstd header", "the end of the file") from error
         raise BadFrameError(f"byte {_HEADER_BYTES}", "a zstd stream", cut(str(error))) from error
     if len(plain) > limit:
         raise TooLargeError("frame", f"at most {limit} bytes when decompressed", "more")

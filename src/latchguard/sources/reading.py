@@ -26,6 +26,7 @@ from latchguard.sources.limits import Limits
 __all__ = ["BOM", "read_json"]
 
 BOM: Final = b"\xef\xbb\xbf"
+_BLANK: Final = re.compile(rb"[ \t\n\r]*+")
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?P<end>"?)|[\[{]|[\]}]|,', re.DOTALL)
 
 
@@ -43,10 +44,11 @@ def read_json(body: bytes, limits: Limits) -> Any:
         Pure; no text can exhaust the stack, and none is built before its size is known.
     """
     text = body.removeprefix(BOM)
-    if not text.strip(b" \t\n\r"):
+    if _BLANK.fullmatch(text):
         raise EmptySourceError("byte 0", "a JSON document", f"{len(body)} bytes without content")
     opened = text.count(b"[") + text.count(b"{")
-    if opened > min(limits.depth, MAX_DEPTH) or opened + text.count(b",") >= limits.nodes:
+    many = len(text) >= limits.nodes and opened + text.count(b",") >= limits.nodes
+    if many or opened > min(limits.depth, MAX_DEPTH):
         _check_limits(text, limits)
     try:
         return orjson.loads(text)

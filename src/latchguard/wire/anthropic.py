@@ -141,5 +141,5 @@ ANTHROPIC: Final = Format(
     build=_build,
     build_head=_build_blocks,
     objects=True,
-    taken=frozenset({"role", "content", "type", "text", "id", "name", "input", "tool_use_id", "is_error"}),
+    taken=frozenset(("role", "content", "type", "text", "id", "input", "tool_use_id", "is_error", "source")),
 )

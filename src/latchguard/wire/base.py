@@ -18,6 +18,7 @@ import orjson
 from attrs import frozen
 
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
+from latchguard.core.errors import InvalidValueError
 from latchguard.core.jsonspans import Path
 from latchguard.core.jsontext import MAX_DEPTH, dump_json, load_json
 from latchguard.core.message import Kind, Message, Role
@@ -119,6 +120,7 @@ class Draft:
         message: the message.
         path: its path in the body that is made from, for reports.
         group: drafts of one group stood in one entry.
+        is_result: it is what a client's tool gave, whatever its kind.
         texts: the parts of a result of several texts.
         answers: the name of the tool that a result answers.
         failed: the result tells of a failure.
@@ -129,6 +131,7 @@ class Draft:
     message: Message
     path: Path = ()
     group: object = None
+    is_result: bool = False
     texts: tuple[str, ...] = ()
     answers: str | None = None
     failed: bool = False
@@ -168,7 +171,7 @@ def dump_text(value: Any) -> str | None:
         pass
     try:
         return "".join(_dump_pieces(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, InvalidValueError):
         return None
 
 

@@ -185,6 +185,22 @@ CHAT: Final = Format(
     build_head=None,
     objects=False,
     taken=frozenset(
-        {"role", "content", "tool_calls", "tool_call_id", "function_call", "id", "type", "text", "function"}
+        (
+            "role",
+            "content",
+            "tool_calls",
+            "tool_call_id",
+            "function_call",
+            "id",
+            "type",
+            "text",
+            "function",
+            "custom",
+            "arguments",
+            "input",
+            "reasoning_content",
+            "reasoning",
+            "image_url",
+        )
     ),
 )

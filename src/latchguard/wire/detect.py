@@ -16,7 +16,7 @@ from typing import Any, Final
 from latchguard.core.errors import WireUndecidedError, cut
 from latchguard.core.findings import Wire
 
-__all__ = ["detect_wire", "require_wire"]
+__all__ = ["detect_wire", "is_plain", "require_wire"]
 
 # The keys under which each wire keeps its history; `messages` leaves two wires open.
 _TOP_KEYS: Final[Mapping[str, Wire | None]] = {
@@ -89,6 +89,13 @@ def require_wire(body: object, wire: Wire | str | None = None) -> Wire:
         shape = sorted(str(key) for key in body) if isinstance(body, Mapping) else type(body).__name__
         raise WireUndecidedError(cut(shape), tuple(Wire))
     return found
+
+
+def is_plain(body: object) -> bool:
+    """Say whether *body* is of chat or Anthropic and reads the same on both: all that differs would have decided."""
+    if isinstance(body, Mapping):
+        return isinstance(body.get("messages"), list) and _TOP_KEYS.keys() & body.keys() == {"messages"}
+    return isinstance(body, list)
 
 
 def _detect_tools(tools: object) -> Wire | None:

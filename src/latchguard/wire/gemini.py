@@ -165,6 +165,24 @@ GEMINI: Final = Format(
     build_head=_build_parts,
     objects=True,
     taken=frozenset(
-        {"role", "parts", "text", "functionCall", "functionResponse", "function_call", "function_response"}
+        (
+            "role",
+            "parts",
+            "text",
+            "functionCall",
+            "functionResponse",
+            "function_call",
+            "function_response",
+            "args",
+            "response",
+            "output",
+            "result",
+            "error",
+            "id",
+            "inlineData",
+            "inline_data",
+            "fileData",
+            "file_data",
+        )
     ),
 )

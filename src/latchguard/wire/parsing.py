@@ -12,13 +12,13 @@ from attrs import field, frozen
 
 from latchguard.core.errors import InvalidValueError, UnknownMessageError, cut
 from latchguard.core.findings import Wire
-from latchguard.core.identity import Identity
+from latchguard.core.identity import Identity, hash_fields
 from latchguard.core.jsonspans import Path
 from latchguard.core.message import Message
 from latchguard.wire.anthropic import ANTHROPIC
 from latchguard.wire.base import Format, Section, Unit
 from latchguard.wire.chat import CHAT
-from latchguard.wire.detect import require_wire
+from latchguard.wire.detect import detect_wire, is_plain, require_wire
 from latchguard.wire.gemini import GEMINI
 from latchguard.wire.responses import RESPONSES
 
@@ -85,7 +85,8 @@ def parse(body: Any, wire: Wire | str | None = None) -> Parsed:
 
     Args:
         body: a body, or the bare list of its messages, items or contents, as `json.loads` gives it.
-        wire: the wire it is of; None detects it.
+        wire: the wire it is of; None detects it. Plain text under `messages`, which chat and Anthropic say alike, is
+            taken for chat.
 
     Returns:
         The messages, the head (`system`, `instructions`) first. Each text block, call and result is one. An id is the
@@ -101,6 +102,8 @@ def parse(body: Any, wire: Wire | str | None = None) -> Parsed:
         those before it, never on what follows (I13). What has an unknown shape or a wrong type is no message and
         stays in the frame.
     """
+    if wire is None and detect_wire(body) is None and is_plain(body):
+        wire = Wire.OPENAI_CHAT
     found = require_wire(body, wire)
     if not isinstance(body, dict | list):
         raise InvalidValueError("$", "a JSON object or array", cut(body))
@@ -115,7 +118,7 @@ def _place(sections: Iterable[Section]) -> Iterator[Place]:
     for number, section in enumerate(sections):
         for index, unit in enumerate(section.units):
             fields = (unit.role, unit.kind, unit.text, unit.tool_name, unit.tool_call_id)
-            identity = Identity.of(Message("", *fields))
+            identity = Identity(hash_fields(unit.tool_name, unit.tool_call_id, unit.text), unit.role, unit.kind)
             message_id = unit.host_id
             if not message_id or message_id in taken:
                 message_id = _derive_id(identity, twins[identity], taken)

@@ -185,7 +185,7 @@ def _rewrite(entry: Any, run: _Run, units: Sequence[Unit], *, is_first: bool) ->
     """Give *entry* with the messages of *run* only; all that is no message stays in the first part of an entry."""
     kept = [item.place.unit for item in run if item.place]
     for item in run:
-        if item.place and item.is_changed:
+        if item.place:
             entry = _write(entry, item.message, item.place)
     if len(kept) == len(units):
         return entry

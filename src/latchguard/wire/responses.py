@@ -159,7 +159,8 @@ def _said_with(draft: Draft) -> object:
     """Give what drafts share that become one message item; None for those that are items of their own."""
     message = draft.message
     is_said = message.kind in (Kind.TEXT, Kind.OTHER) and message.role is not Role.TOOL
-    return (message.role, draft.group or message.id) if is_said else None
+    group = message.id if message.role is Role.ASSISTANT else draft.group or message.id
+    return (message.role, group) if is_said else None
 
 
 def _build_item(draft: Draft) -> dict[str, Any]:
@@ -178,16 +179,17 @@ def _build_item(draft: Draft) -> dict[str, Any]:
 
 
 def _build_said(drafts: Sequence[Draft]) -> dict[str, Any]:
-    role = drafts[0].message.role
-    return _message(str(role), [_build_part(draft, role) for draft in drafts])
+    first = drafts[0].message
+    if first.role is Role.ASSISTANT and first.kind is Kind.TEXT:
+        return _message("assistant", first.text)  # parts of the assistant's demand an id and a status
+    return _message(str(first.role), [_build_part(draft) for draft in drafts])
 
 
-def _build_part(draft: Draft, role: Role) -> dict[str, Any]:
+def _build_part(draft: Draft) -> dict[str, Any]:
     if draft.media:
         media_type, source = draft.media
         return {"type": "input_image", "image_url": f"data:{media_type};base64,{source}" if media_type else source}
-    kind = "output_text" if role is Role.ASSISTANT else "input_text"
-    return block_of(draft.message) or {"type": kind, "text": draft.message.text}
+    return block_of(draft.message) or {"type": "input_text", "text": draft.message.text}
 
 
 RESPONSES: Final = Format(
@@ -195,5 +197,7 @@ RESPONSES: Final = Format(
     build=_build,
     build_head=None,
     objects=False,
-    taken=frozenset({"type", "role", "content", "call_id", "name", "arguments", "input", "output", "text", "id"}),
+    taken=frozenset(
+        ("type", "role", "content", "call_id", "arguments", "input", "output", "text", "id", "status", "image_url")
+    ),
 )

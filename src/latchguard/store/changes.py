@@ -1,0 +1,263 @@
+"""Write the difference between a part as it was and the state that the core made of it.
+
+1. Rows whose ref alone changes are updated in an order in which no two rows ever share a ref: the database checks
+   uniqueness at every row. What stands in the way for good is set aside first.
+2. Rows that change otherwise are deleted and inserted; where the order of the history changes, all are.
+3. Only then come latches, quarantine, and the session's row with its new version.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from attrs import define, evolve, field, frozen
+from sqlalchemy import Connection, delete, update
+
+from latchguard.core.errors import NumberingError, UnknownMessageError
+from latchguard.core.identity import Identity
+from latchguard.core.message import Message
+from latchguard.core.refs import BLOCKED
+from latchguard.core.state import ConversationState
+from latchguard.store.connections import chunks, insert_rows, update_rows
+from latchguard.store.parts import Part
+from latchguard.store.rows import LATCH_COLUMNS, Header, MessageRow, body_values, drop_values, latch_values
+from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
+from latchguard.store.texts import to_stored
+
+__all__ = ["MAX_NUMBER", "Move", "insert_messages", "key_encoder", "order_moves", "write_change"]
+
+MAX_NUMBER: Final = 2**63 - 1
+
+BODY_COLUMNS: Final = ("session_id", "body", "tool_name", "tool_call_id", "text")
+DROP_COLUMNS: Final = (*LATCH_COLUMNS, "reason", "drop_extra", "session_id", "dropped_at_s")
+
+
+@frozen
+class Move:
+    """A row whose ref changes: its position, the number before and after, None for no ref."""
+
+    position: int
+    old: int | None
+    new: int | None
+
+
+@define
+class _Rows:
+    """What happens to the rows of messages."""
+
+    next_number: int
+    moves: list[Move] = field(factory=list)
+    deleted: list[int] = field(factory=list)
+    inserted: list[MessageRow] = field(factory=list)
+    new_bodies: set[int] = field(factory=set)
+    reordered: bool = False
+
+    def number(self) -> int:
+        """Give the next number, for a position or a body."""
+        self.next_number += 1
+        return self.next_number - 1
+
+
+def write_change(
+    connection: Connection,
+    part: Part,
+    after: ConversationState,
+    given: Mapping[str, Message],
+    present: Container[str] | None = None,
+) -> None:
+    """Write what differs between *part* and *after*.
+
+    Args:
+        connection: in a transaction that holds the session's lock.
+        part: what was read under this lock, or at this version.
+        after: what the core made of `part.state`.
+        given: the messages that may be new or changed, by id.
+        present: the ids of the whole history after a restamp; None where messages only come.
+    """
+    rows = _plan_rows(part, after, given, present)
+    _write_rows(connection, part, rows)
+    _write_bodies(connection, part, after, given, rows)
+    _write_latches(connection, part, after)
+    _write_quarantine(connection, part, after)
+    _write_header(connection, part.header, after, rows.next_number)
+
+
+def _plan_rows(
+    part: Part, after: ConversationState, given: Mapping[str, Message], present: Container[str] | None
+) -> _Rows:
+    plan = _Rows(part.header.next_number, reordered=_is_reordered(part, after))
+    for message_id, ref in after.refs.items():
+        old = part.rows.get(message_id)
+        number = None if ref == BLOCKED else int(ref[1:])
+        if number is not None and number > MAX_NUMBER:
+            raise NumberingError(message_id, ref, f"a number up to {MAX_NUMBER}")
+        known = present is None and old is not None and old.present
+        here = known or message_id in (given if present is None else present)
+        identity = after.identities.get(message_id)
+        if old is None or (identity is not None and identity != old.identity):
+            _put(plan, old, _new_row(message_id, old, identity, number, here=here))
+        elif plan.reordered or not old.in_refs or old.present != here or old.protected != (number is None):
+            _put(plan, old, old._replace(ref=number, present=here, protected=number is None))
+        elif old.ref != number:
+            plan.moves.append(Move(old.position, old.ref, number))
+    for row in part.rows.values():
+        if row.message_id not in after.refs and (row.in_refs or plan.reordered):
+            _put(plan, row, row._replace(ref=None, present=False, protected=False))
+    return plan
+
+
+def _is_reordered(part: Part, after: ConversationState) -> bool:
+    """Say whether a message stands after one that it stood before, or a new one before a known one."""
+    last: float = 0
+    for message_id in after.refs:
+        row = part.rows.get(message_id)
+        if row is None or not row.in_refs:
+            last = inf
+        elif row.position < last:
+            return True
+        else:
+            last = row.position
+    return False
+
+
+def _new_row(
+    message_id: str, old: MessageRow | None, identity: Identity | None, number: int | None, *, here: bool
+) -> MessageRow:
+    if identity is None:  # the core keeps the identity of every message that it takes in
+        raise UnknownMessageError(message_id, "a message that was given or is stored")
+    place = (old.position, old.body) if old else (0, 0)
+    what = bytes.fromhex(identity.hash), str(identity.role), str(identity.kind)
+    return MessageRow(place[0], message_id, number, here, number is None, *what, place[1])
+
+
+def _put(plan: _Rows, old: MessageRow | None, row: MessageRow) -> None:
+    """Insert *row* in place of *old*; at the end where it is new, or back, or where all are written anew."""
+    if plan.reordered or old is None or (row.present and not old.in_refs):
+        row = row._replace(position=plan.number())
+    if old is None:
+        row = row._replace(body=row.position)
+        plan.new_bodies.add(row.body)
+    elif not plan.reordered:
+        plan.deleted.append(old.position)
+    plan.inserted.append(row)
+
+
+def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move]]:
+    """Order *moves* so that no two rows ever share a ref.
+
+    Returns:
+        The old refs that must be set aside first, and the moves in order.
+    """
+    down = [move for move in moves if move.new is None or (move.old is not None and move.new < move.old)]
+    up = [move for move in moves if move.new is not None and (move.old is None or move.new > move.old)]
+    down.sort(key=lambda move: (move.new is not None, move.old or 0))
+    up.sort(key=lambda move: -(move.old or 0))
+    held = {move.old for move in moves}
+    in_the_way: list[int] = []
+    for move in (*down, *up):
+        held.discard(move.old)
+        if move.new is not None and move.new in held:
+            in_the_way.append(move.new)
+            held.discard(move.new)
+    return in_the_way, [*down, *up]
+
+
+def _write_rows(connection: Connection, part: Part, plan: _Rows) -> None:
+    key = part.header.key
+    mine = messages.c.session_id == key
+    if plan.reordered:
+        connection.execute(delete(messages).where(mine))
+    for some in chunks(plan.deleted):
+        connection.execute(delete(messages).where(mine, messages.c.position.in_(some)))
+    in_the_way, moves = order_moves(plan.moves)
+    for some in chunks(in_the_way):
+        connection.execute(update(messages).where(mine, messages.c.ref.in_(some)).values(ref=None))
+    update_rows(
+        connection, messages, "ref", ("session_id", "position"), [(move.new, key, move.position) for move in moves]
+    )
+    _insert_message_rows(connection, key, plan.inserted)
+
+
+def _insert_message_rows(connection: Connection, session_key: int, rows: Iterable[MessageRow]) -> None:
+    to_key = key_encoder(connection)
+    values = [(session_key, row[0], to_key(row[1]), *row[2:]) for row in rows]
+    insert_rows(connection, messages, ("session_id", *MessageRow._fields), values)
+
+
+def insert_messages(
+    connection: Connection, session_key: int, rows: Sequence[MessageRow], found: Sequence[Message]
+) -> None:
+    """Insert *rows* and the texts of their messages, as they are."""
+    _insert_message_rows(connection, session_key, rows)
+    values = [(session_key, row.body, *body_values(message)) for row, message in zip(rows, found, strict=True)]
+    insert_rows(connection, bodies, BODY_COLUMNS, values)
+
+
+def key_encoder(connection: Connection) -> Callable[[str], object]:
+    """Give the function that turns a message id into what the driver takes."""
+    processor = messages.c.message_id.type.bind_processor(connection.dialect)
+    return processor or to_stored
+
+
+def _write_bodies(
+    connection: Connection, part: Part, after: ConversationState, given: Mapping[str, Message], plan: _Rows
+) -> None:
+    key = part.header.key
+    new = plan.new_bodies
+    rows = [(key, row.body, *body_values(given[row.message_id])) for row in plan.inserted if row.body in new]
+    changed = [
+        row.body
+        for message_id, row in part.rows.items()
+        if message_id in given
+        and (identity := after.identities.get(message_id)) is not None
+        and identity.hash != row.hash.hex()
+    ]
+    ids = {row.body: row.message_id for row in part.rows.values()}
+    for some in chunks(changed):
+        connection.execute(delete(bodies).where(bodies.c.session_id == key, bodies.c.body.in_(some)))
+    rows += [(key, body, *body_values(given[ids[body]])) for body in changed]
+    insert_rows(connection, bodies, BODY_COLUMNS, rows)
+
+
+def _write_latches(connection: Connection, part: Part, after: ConversationState) -> None:
+    kept = set(after.latches)
+    removed = [stored.id for stored in part.latches if stored.latch not in kept]
+    for some in chunks(removed):
+        connection.execute(delete(latches).where(latches.c.id.in_(some)))
+    known = {stored.latch for stored in part.latches}
+    added = [(*latch_values(latch), part.header.key) for latch in after.latches if latch not in known]
+    insert_rows(connection, latches, (*LATCH_COLUMNS, "session_id"), added)
+
+
+def _write_quarantine(connection: Connection, part: Part, after: ConversationState) -> None:
+    """*after* is what is left of the drops of *part*, in order, and then the new ones."""
+    rest = list(after.quarantine)
+    removed: list[int] = []
+    for stored in part.drops:
+        if rest and rest[0] == stored.drop:
+            rest.pop(0)
+        else:
+            removed.append(stored.id)
+    for some in chunks(removed):
+        connection.execute(delete(quarantine).where(quarantine.c.id.in_(some)))
+    now_s = int(time.time())
+    insert_rows(connection, quarantine, DROP_COLUMNS, [(*drop_values(drop), part.header.key, now_s) for drop in rest])
+
+
+def _write_header(connection: Connection, header: Header, after: ConversationState, next_number: int) -> None:
+    wanted = evolve(header, version=after.version, epoch=after.epoch, cursor=after.refs.cursor, next_number=next_number)
+    if wanted != header:
+        connection.execute(
+            update(sessions)
+            .where(sessions.c.id == header.key)
+            .values(
+                version=wanted.version,
+                epoch=wanted.epoch,
+                ref_cursor=wanted.cursor,
+                next_number=wanted.next_number,
+                extra=wanted.extra,
+            )
+        )

@@ -1,0 +1,168 @@
+"""Connections: engines, transactions, errors, and rows in bulk.
+
+1. A read sees one snapshot: on an own connection `BEGIN` on SQLite, `REPEATABLE READ` elsewhere. On a caller's
+   connection it sees what that one sees.
+2. A write on an own connection is one transaction. On a caller's connection it is a part of the caller's, who commits.
+3. SQLite takes its one write lock at the start, so that a write never fails at its end because somebody else wrote.
+4. What a driver raises comes out as `StoreFailedError`, or `StoreBusyError` where trying again helps.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from latchguard.core.errors import StoreBusyError, StoreFailedError
+
+__all__ = [
+    "begin_immediate",
+    "chunks",
+    "execute_many",
+    "insert_rows",
+    "make_engine",
+    "reading",
+    "shown_url",
+    "store_errors",
+    "update_rows",
+    "writing",
+]
+
+BUSY_TIMEOUT_S: Final = 30
+CHUNK: Final = 500  # bound values in one IN list
+SNAPSHOT: Final = "REPEATABLE READ"
+
+# Locks that were not to be had, and transactions that were chosen to break a deadlock or a conflict.
+BUSY_SQLSTATES: Final = frozenset({"40001", "40P01", "55P03"})
+BUSY_MYSQL_CODES: Final = frozenset({1205, 1213, 1020})
+BUSY_SQLITE_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+def make_engine(url: str) -> Engine:
+    """Give an engine for *url*. SQLite waits for locks and trusts no schema."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(parsed)
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _distrust_schema)
+    return engine
+
+
+def _distrust_schema(dbapi_connection: Any, _: object) -> None:
+    dbapi_connection.execute("PRAGMA trusted_schema=OFF")
+
+
+def shown_url(engine: Engine) -> str:
+    """Give the URL without its password."""
+    return engine.url.render_as_string(hide_password=True)
+
+
+@contextmanager
+def reading(engine: Engine, connection: Connection | None) -> Iterator[Connection]:
+    """Give a connection to read from, in one snapshot where it is our own."""
+    with store_errors(engine):
+        if connection is not None:
+            _begin(connection, "BEGIN")
+            yield connection
+            return
+        with engine.connect() as own:
+            if own.dialect.name != "sqlite":
+                own.execution_options(isolation_level=SNAPSHOT)
+            _begin(own, "BEGIN")
+            yield own
+
+
+@contextmanager
+def writing(engine: Engine, connection: Connection | None) -> Iterator[Connection]:
+    """Give a connection to write to: our own in a transaction of its own, or the caller's as it is."""
+    with store_errors(engine):
+        if connection is not None:
+            begin_immediate(connection)
+            yield connection
+            return
+        with engine.begin() as own:
+            begin_immediate(own)
+            yield own
+
+
+def begin_immediate(connection: Connection) -> None:
+    """On SQLite, take the write lock now, unless a transaction is open already."""
+    _begin(connection, "BEGIN IMMEDIATE")
+
+
+def _begin(connection: Connection, statement: str) -> None:
+    """On SQLite, whose driver begins a transaction at the first write only, begin it now."""
+    if connection.dialect.name == "sqlite":
+        driver = connection.connection.driver_connection
+        if driver is not None and not driver.in_transaction:
+            connection.exec_driver_sql(statement)
+
+
+@contextmanager
+def store_errors(engine: Engine) -> Iterator[None]:
+    """Turn a driver's error into ours."""
+    try:
+        yield
+    except DBAPIError as error:
+        failure = StoreBusyError if is_busy(error) else StoreFailedError
+        raise failure(shown_url(engine), str(error.orig)) from error
+
+
+def is_busy(error: DBAPIError) -> bool:
+    """Say whether trying again may help."""
+    found: Any = error.orig
+    if getattr(found, "sqlstate", None) in BUSY_SQLSTATES:
+        return True
+    if isinstance(found, sqlite3.Error):
+        return getattr(found, "sqlite_errorcode", 0) & 0xFF in BUSY_SQLITE_CODES
+    return bool(getattr(found, "args", ())) and found.args[0] in BUSY_MYSQL_CODES
+
+
+def chunks(values: Collection[Any]) -> Iterator[list[Any]]:
+    """Cut *values* into lists that fit an IN list."""
+    found = list(values)
+    for start in range(0, len(found), CHUNK):
+        yield found[start : start + CHUNK]
+
+
+def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert *rows*, each in the order of *columns*, as the driver takes them (half the time of dicts)."""
+    if rows:
+        names = ", ".join(_quoted(connection, table.c[name].name) for name in columns)
+        marks = ", ".join(_marks(connection, len(columns)))
+        execute_many(connection, f"INSERT INTO {_quoted(connection, table.name)} ({names}) VALUES ({marks})", rows)  # noqa: S608  # names of our own tables
+
+
+def update_rows(
+    connection: Connection, table: Table, set_column: str, key_columns: Sequence[str], rows: Iterable[tuple[Any, ...]]
+) -> None:
+    """Set one column in many rows; each row is the new value, then the key."""
+    if found := list(rows):
+        marks = _marks(connection, 1 + len(key_columns))
+        where = " AND ".join(
+            f"{_quoted(connection, name)} = {mark}" for name, mark in zip(key_columns, marks[1:], strict=True)
+        )
+        table_name, column = _quoted(connection, table.name), _quoted(connection, set_column)
+        execute_many(connection, f"UPDATE {table_name} SET {column} = {marks[0]} WHERE {where}", found)  # noqa: S608  # names of our own tables
+
+
+def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Run one statement for each of *rows*."""
+    connection.exec_driver_sql(statement, list(rows))
+
+
+def _quoted(connection: Connection, name: str) -> str:
+    return connection.dialect.identifier_preparer.quote(name)
+
+
+def _marks(connection: Connection, count: int) -> list[str]:
+    style = connection.dialect.paramstyle
+    if style.startswith("numeric"):
+        sign = "$" if style == "numeric_dollar" else ":"
+        return [f"{sign}{number}" for number in range(1, count + 1)]
+    return ["?" if style == "qmark" else "%s"] * count

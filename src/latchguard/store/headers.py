@@ -1,0 +1,97 @@
+"""The row of a session: what every write locks, and what says which version a reader saw."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy.dialects import postgresql
+
+from latchguard.core.errors import SessionExistsError, SessionNotFoundError, StaleStateError
+from latchguard.store.column_types import is_mysql
+from latchguard.store.rows import Header
+from latchguard.store.tables import sessions
+
+__all__ = ["check_version", "create_header", "create_locked", "lock_header", "lock_or_create", "read_header"]
+
+_COLUMNS: Final = tuple(
+    sessions.c[name] for name in ("id", "name", "version", "epoch", "ref_cursor", "next_number", "purged", "extra")
+)
+
+
+def read_header(connection: Connection, session: str) -> Header | None:
+    """Read the row of *session*, or None."""
+    row = connection.execute(select(*_COLUMNS).where(sessions.c.name == session)).one_or_none()
+    return None if row is None else Header(*row)
+
+
+def lock_header(connection: Connection, session: str) -> Header:
+    """Lock the row of *session* until the transaction ends, and read it.
+
+    Raises:
+        SessionNotFoundError: there is none.
+        StaleStateError: the caller's transaction has a snapshot from before somebody else's write (MySQL, where a
+            plain read in such a transaction would show what is no longer true).
+    """
+    return _lock(connection, session, sessions.c.name == session)
+
+
+def _lock(connection: Connection, session: str, where: ColumnElement[bool]) -> Header:
+    statement = select(*_COLUMNS).where(where)
+    if connection.dialect.name == "sqlite":
+        # A statement that writes takes the lock that a SELECT cannot take, inside a caller's transaction too.
+        connection.execute(update(sessions).where(where).values(version=sessions.c.version))
+        row = connection.execute(statement).one_or_none()
+    else:
+        row = connection.execute(statement.with_for_update()).one_or_none()
+    if row is None:
+        raise SessionNotFoundError(session)
+    header = Header(*row)
+    if is_mysql(connection.dialect):
+        seen = connection.execute(statement).one_or_none()
+        if seen is None or Header(*seen) != header:
+            raise StaleStateError(session, -1 if seen is None else seen.version, header.version)
+    return header
+
+
+def create_header(connection: Connection, session: str) -> bool:
+    """Make the row of *session* where there is none; say whether it was made."""
+    values: dict[str, Any] = dict.fromkeys(("version", "epoch", "purged"), 0)
+    values |= {"name": session, "ref_cursor": 1, "next_number": 1}
+    if connection.dialect.name == "postgresql":
+        made = postgresql.insert(sessions).values(values).on_conflict_do_nothing().returning(sessions.c.id)
+        return connection.execute(made).first() is not None
+    statement = insert(sessions).values(values).inline().prefix_with("OR IGNORE", dialect="sqlite")
+    for dialect in ("mysql", "mariadb"):
+        statement = statement.prefix_with("IGNORE", dialect=dialect)
+    return connection.execute(statement).rowcount == 1
+
+
+def lock_or_create(connection: Connection, session: str) -> Header:
+    """Lock the row of *session*, made where there is none."""
+    try:
+        return lock_header(connection, session)
+    except SessionNotFoundError:
+        create_header(connection, session)
+        return lock_header(connection, session)
+
+
+def create_locked(connection: Connection, session: str) -> Header:
+    """Make the row of a new session, and lock it.
+
+    Raises:
+        SessionExistsError: it is there already.
+    """
+    if not create_header(connection, session):
+        raise SessionExistsError(session)
+    return lock_header(connection, session)
+
+
+def check_version(header: Header, expect_version: int | None) -> None:
+    """Refuse where somebody else wrote meanwhile.
+
+    Raises:
+        StaleStateError: the session is not at *expect_version*.
+    """
+    if expect_version is not None and header.version != expect_version:
+        raise StaleStateError(header.name, expect_version, header.version)

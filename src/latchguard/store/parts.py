@@ -1,0 +1,186 @@
+"""Parts of a session: just the rows that one operation needs, as a state of the core.
+
+Every operation cuts the smallest part that decides it, lets the core decide on it, and writes the difference
+(`changes`). So there is one algorithm, and the cost follows the messages and latches concerned, not the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+from sqlalchemy import ColumnElement, Connection, Select, literal, select
+
+from latchguard.core.identity import Identity
+from latchguard.core.latches import Latch, latch_order
+from latchguard.core.message import Message
+from latchguard.core.reasons import Reason
+from latchguard.core.refs import RefMap, ref_number
+from latchguard.core.state import ConversationState
+from latchguard.store.connections import chunks
+from latchguard.store.rows import (
+    LATCH_COLUMNS,
+    Header,
+    MessageRow,
+    StoredDrop,
+    load_extra,
+    to_drop,
+    to_latch,
+    to_message,
+)
+from latchguard.store.tables import bodies, latches, messages, quarantine
+
+__all__ = [
+    "Part",
+    "StoredLatch",
+    "make_part",
+    "read_all_rows",
+    "read_drops",
+    "read_gone",
+    "read_holders",
+    "read_latches",
+    "read_messages",
+    "read_rows",
+    "read_superseded",
+]
+
+_ROW: Final = tuple(messages.c[name] for name in MessageRow._fields)
+_LATCH: Final = (latches.c.id, *(latches.c[name] for name in LATCH_COLUMNS))
+
+
+@frozen
+class StoredLatch:
+    """A latch in force and the key of its row."""
+
+    id: int
+    latch: Latch
+
+
+@frozen
+class Part:
+    """A part of a session, as rows and as a state.
+
+    Args:
+        header: the session's row.
+        rows: message id -> row, by position.
+        latches: in the order of the state.
+        drops: in the order of the quarantine.
+        state: the same as a value of the core, with the identities of the rows that were asked for.
+    """
+
+    header: Header
+    rows: Mapping[str, MessageRow]
+    latches: tuple[StoredLatch, ...]
+    drops: tuple[StoredDrop, ...]
+    state: ConversationState
+
+
+def make_part(
+    header: Header,
+    rows: Iterable[MessageRow],
+    found: Iterable[StoredLatch] = (),
+    drops: Sequence[StoredDrop] = (),
+    identities: Mapping[str, Identity] | None = None,
+) -> Part:
+    """Build the state that *rows*, latches and drops are; without *identities* those of all rows."""
+    by_id = {row.message_id: row for row in sorted(rows)}
+    in_force = tuple(sorted(found, key=lambda stored: latch_order(stored.latch)))
+    drops = sorted(drops, key=lambda stored: stored.id)
+    if identities is None:
+        identities = {key: row.identity for key, row in by_id.items() if row.in_refs}
+    extra = load_extra(header.extra)
+    state = ConversationState(
+        refs=RefMap.of({key: row.ref_text for key, row in by_id.items() if row.in_refs}, header.cursor),
+        identities=identities,
+        latches=tuple(stored.latch for stored in in_force),
+        quarantine=tuple(stored.drop for stored in drops),
+        version=header.version,
+        epoch=header.epoch,
+        entry_extra=extra.get("messages", {}),
+        extra=extra.get("state", {}),
+    )
+    return Part(header, by_id, in_force, tuple(drops), state)
+
+
+def _rows(connection: Connection, statement: Select[Any]) -> list[MessageRow]:
+    return [MessageRow._make(row) for row in connection.execute(statement)]
+
+
+def read_rows(connection: Connection, session_key: int, message_ids: Collection[str]) -> list[MessageRow]:
+    """Read the rows of *message_ids* that exist."""
+    found: list[MessageRow] = []
+    for some in chunks(message_ids):
+        statement = select(*_ROW).where(messages.c.session_id == session_key, messages.c.message_id.in_(some))
+        found += _rows(connection, statement)
+    return found
+
+
+def read_all_rows(connection: Connection, session_key: int) -> list[MessageRow]:
+    """Read every row of the session, in order."""
+    return _rows(connection, select(*_ROW).where(messages.c.session_id == session_key).order_by(messages.c.position))
+
+
+def read_holders(connection: Connection, session_key: int, refs: Collection[str] | None = None) -> list[MessageRow]:
+    """Read the rows that hold *refs*; without them, the rows of all messages with a latch, in one join."""
+    if refs is None:
+        statement = (
+            select(*_ROW)
+            .distinct()
+            .join(latches, (latches.c.session_id == messages.c.session_id) & (latches.c.ref == messages.c.ref))
+            .where(latches.c.session_id == session_key)
+        )
+        return _rows(connection, statement)
+    found: list[MessageRow] = []
+    for some in chunks([ref_number(ref) for ref in refs]):
+        found += _rows(connection, select(*_ROW).where(messages.c.session_id == session_key, messages.c.ref.in_(some)))
+    return found
+
+
+def read_latches(connection: Connection, session_key: int, refs: Collection[int] | None = None) -> list[StoredLatch]:
+    """Read the latches on *refs*, or all."""
+    mine = latches.c.session_id == session_key
+    wheres = [mine] if refs is None else [mine & latches.c.ref.in_(some) for some in chunks(refs)]
+    return [
+        StoredLatch(row.id, to_latch(row))
+        for where in wheres
+        for row in connection.execute(select(*_LATCH).where(where))
+    ]
+
+
+def read_gone(connection: Connection, session_key: int, hashes: Collection[bytes]) -> list[StoredDrop]:
+    """Read the `gone` drops with one of *hashes*: what comes back with a message."""
+    mine = (quarantine.c.session_id == session_key) & (quarantine.c.reason == str(Reason.GONE))
+    return [drop for some in chunks(hashes) for drop in read_drops(connection, mine & quarantine.c.hash.in_(some))]
+
+
+def read_superseded(connection: Connection, session_key: int, found: Iterable[StoredLatch]) -> list[StoredDrop]:
+    """Read the superseded drops with the identity of a latch of *found*, without their texts.
+
+    What they show are forms of their messages still; what they say does not matter.
+    """
+    hashes = {bytes.fromhex(stored.latch.identity.hash) for stored in found} - {b""}
+    columns = [literal("").label(c.name) if c.name in {"text", "view"} else c for c in quarantine.c]
+    mine = (quarantine.c.session_id == session_key) & (quarantine.c.reason == str(Reason.SUPERSEDED))
+    return [
+        to_drop(row)
+        for some in chunks(hashes)
+        for row in connection.execute(select(*columns).where(mine, quarantine.c.hash.in_(some)))
+    ]
+
+
+def read_drops(connection: Connection, where: ColumnElement[bool]) -> list[StoredDrop]:
+    """Read drops, oldest first."""
+    statement = select(quarantine).where(where).order_by(quarantine.c.id)
+    return [to_drop(row) for row in connection.execute(statement)]
+
+
+def read_messages(connection: Connection, session_key: int, rows: Collection[MessageRow]) -> dict[str, Message]:
+    """Read the texts of *rows*: message id -> message, in the order of *rows*."""
+    stored: dict[int, Any] = {}
+    for some in chunks([row.body for row in rows]):
+        statement = select(bodies.c.body, bodies.c.tool_name, bodies.c.tool_call_id, bodies.c.text).where(
+            bodies.c.session_id == session_key, bodies.c.body.in_(some)
+        )
+        stored |= {row.body: row[1:] for row in connection.execute(statement)}
+    return {row.message_id: to_message(row.message_id, row.role, row.kind, stored[row.body]) for row in rows}
