@@ -107,6 +107,15 @@ def test_json_of_a_view_that_spread_is_known_by_the_id() -> None:
     assert spread(session([{**call(OTHER), "id": "host-1"}], state=state)) == []
 
 
+def test_prose_that_is_not_what_the_id_was_made_of_is_suspect() -> None:
+    """It is reported, and repaired where the original is in the file."""
+    prose = "<acp kind=summary> The checkpoint: all is fine."
+    assert spread(poisoned(call(), text=prose)) == RECOVERED
+    (found,) = plan_bytes(poisoned(text=prose)).findings
+    assert (found.rule, str(found.repair), found.after) == ("args-invalid-json", "detect", None)
+    assert plan_bytes(poisoned(text=prose, message_id="host-1")).findings == ()
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,7 +3,9 @@
 1. A call carries a clip where its text is the text of a latch or holds a known marker, and it is no JSON. Valid JSON
    is suspect only where it is a latch's text and does not hash to the message's id.
 2. Free-form input of a custom tool may quote a marker: it is left alone where it hashes to its id and is no latch's.
-3. The original comes back where all other copies with that call id agree in tool name and text, and, where the id is
+3. A call of no JSON that is no clip, but not what its id was made of either, is suspect: reported, and repaired where
+   the original is there.
+4. The original comes back where all other copies with that call id agree in tool name and text, and, where the id is
    one the kernel derives from content, it hashes to the id. Where there is no copy, JSON in the text of a folded block
    that hashes to the id is the original too. Else the placeholder stands in its stead.
 """
@@ -15,9 +17,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
+from attrs import evolve
+
 from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS
 from latchguard.core.findings import Finding, Repair
-from latchguard.core.jsonspans import Path, Replace, format_path
+from latchguard.core.jsonspans import Replace, format_path
 from latchguard.core.jsontext import Verdict, check_json, dump_json
 from latchguard.core.proof import has_marker
 from latchguard.repair.plans import Change, PlanOptions
@@ -26,6 +30,8 @@ from latchguard.sources.bili import QUARANTINE, BiliMessage, BiliView, hashes_to
 __all__ = ["ARGS_INVALID_JSON", "check_spread"]
 
 ARGS_INVALID_JSON: Final = "args-invalid-json"
+_CLIP: Final = "the arguments are a clip of another message"
+_FOREIGN: Final = "the arguments are no JSON, and not the text that the message's id was made of"
 _Copy: TypeAlias = tuple[str | None, str]  # tool name and text
 _DECODER: Final = json.JSONDecoder()
 _MAX_OBJECTS: Final = 1000  # tried per folded text: each may read to its end
@@ -34,25 +40,33 @@ _MAX_OBJECTS: Final = 1000  # tried per folded text: each may read to its end
 def check_spread(view: BiliView, options: PlanOptions) -> Iterator[Change]:
     """Find the stored tool calls that carry a clip, in `messages` and in `pluginSnapshot`."""
     shown = frozenset(_latch_texts(view))
-    if not any(text in shown or has_marker(text, options.markers) for text in view.call_texts):
+    if not any(text in shown or _is_odd(text) or has_marker(text, options.markers) for text in view.call_texts):
         return
-    poisoned = [entry for entry in view.calls if _carries_clip(entry, shown, options)]
-    copies = _collect_copies(view.calls, {entry.path for entry in poisoned})
-    for entry in poisoned:
-        original = _recover(entry, copies.get(entry.message.tool_call_id, set()), view.folded)
-        path = (*entry.path, "text")
-        after = PLACEHOLDER_ARGUMENTS if original is None else original
-        finding = Finding(
-            ARGS_INVALID_JSON,
-            format_path(path),
-            Repair.PLACEHOLDER if original is None else Repair.LOSSLESS,
-            applied=False,
-            before=entry.message.text,
-            after=after,
-            note="the arguments are a clip of another message",
-            tool_name=entry.message.tool_name,
-        )
-        yield Change(finding, (Replace(path, dump_json(after)),))
+    faults = {entry.path: _find_fault(entry, shown, options) for entry in view.calls}
+    copies = _collect_copies(entry for entry in view.calls if not faults[entry.path])
+    for entry in view.calls:
+        if fault := faults[entry.path]:
+            original = _recover(entry, copies.get(entry.message.tool_call_id, set()), view.folded)
+            yield _change(entry, fault, original)
+
+
+def _change(entry: BiliMessage, fault: str, original: str | None) -> Change:
+    path = (*entry.path, "text")
+    finding = Finding(
+        ARGS_INVALID_JSON,
+        format_path(path),
+        Repair.LOSSLESS,
+        applied=False,
+        before=entry.message.text,
+        after=original,
+        note=fault,
+        tool_name=entry.message.tool_name,
+    )
+    if original is None and fault != _CLIP:
+        return Change(evolve(finding, repair=Repair.DETECT))
+    if original is None:
+        finding = evolve(finding, repair=Repair.PLACEHOLDER, after=PLACEHOLDER_ARGUMENTS)
+    return Change(finding, (Replace(path, dump_json(finding.after)),))
 
 
 def _latch_texts(view: BiliView) -> Iterator[str]:
@@ -64,24 +78,31 @@ def _latch_texts(view: BiliView) -> Iterator[str]:
             yield text
 
 
-def _carries_clip(entry: BiliMessage, shown: Collection[str], options: PlanOptions) -> bool:
+def _is_odd(text: str) -> bool:
+    """Say whether *text* does not even look like an object: cheap, for the many that do."""
+    return text != "" and not (text.startswith("{") and text.endswith("}"))
+
+
+def _find_fault(entry: BiliMessage, shown: Collection[str], options: PlanOptions) -> str:
+    """Say what is wrong with the arguments of a call; empty where nothing is."""
     text = entry.message.text
     latched = text in shown
-    if not text or not (latched or has_marker(text, options.markers)):
-        return False
-    own = hashes_to_id(entry.stored, text)
+    if not text or not (latched or _is_odd(text) or has_marker(text, options.markers)):
+        return ""
+    derived, own = is_kernel_id(entry.message.id), hashes_to_id(entry.stored, text)
     if check_json(text) is Verdict.VALID:
-        return latched and is_kernel_id(entry.message.id) and not own
-    return latched or not own
+        return _CLIP if latched and derived and not own else ""
+    if latched or (has_marker(text, options.markers) and not own):
+        return _CLIP
+    return _FOREIGN if derived and not own else ""
 
 
-def _collect_copies(calls: Iterable[BiliMessage], poisoned: Collection[Path]) -> dict[str | None, set[_Copy]]:
-    """Give tool name and text of the calls that carry no clip, by call id."""
+def _collect_copies(calls: Iterable[BiliMessage]) -> dict[str | None, set[_Copy]]:
+    """Give tool name and text of the calls without a fault, by call id."""
     copies: dict[str | None, set[_Copy]] = defaultdict(set)
     for entry in calls:
-        message = entry.message
-        if entry.path not in poisoned and message.tool_call_id is not None:
-            copies[message.tool_call_id].add((message.tool_name, message.text))
+        if entry.message.tool_call_id is not None:
+            copies[entry.message.tool_call_id].add((entry.message.tool_name, entry.message.text))
     return copies
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from latchguard.core.errors import cut
-from latchguard.core.jsontext import MAX_DEPTH, load_json
+from latchguard.core.jsontext import MAX_DEPTH, Verdict, load_json
 from latchguard.sources.errors import (
     EmptySourceError,
     HalfWrittenError,
@@ -83,6 +83,8 @@ def _read_slowly(text: bytes) -> Any:
         found = cut(text[error.start : error.start + 4])
         raise NoJsonError(f"byte {error.start}", "UTF-8", found) from error
     except ValueError as error:
+        if error.args == (Verdict.TOO_DEEP,):
+            raise TooDeepError("$", "nesting that can be read here", "deeper") from error
         if _is_open(text):
             raise HalfWrittenError(f"byte {len(text)}", "the rest of the document", "the end") from error
         raise NoJsonError("byte 0", "one JSON document", cut(text[:40])) from error
