@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import OperationalError
 
 from latchguard import SessionStore
@@ -43,6 +43,9 @@ def make_database(server: str) -> Iterator[str]:
         if os.environ.get("CI") == "true":
             pytest.fail(f"{why}, but CI requires them: {error}")
         pytest.skip(why)
+    if server == "postgresql":  # durability is the server's business, not what these tests are about
+        with admin.connect() as connection:
+            connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
     yield admin.url.set(database=name).render_as_string(hide_password=False)
     with admin.connect() as connection:
         force = " WITH (FORCE)" if server == "postgresql" else ""
@@ -54,6 +57,8 @@ def make_database(server: str) -> Iterator[str]:
 def shared_store(database_url: str) -> Iterator[SessionStore]:
     """A store that all tests of one database share: each uses session names of its own."""
     store = SessionStore(database_url)
+    if store.engine.dialect.name == "sqlite":
+        event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     store.upgrade()
     yield store
     store.close()

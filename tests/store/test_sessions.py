@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from latchguard import ConversationState, Kind, Message, Reason, Role, SessionStore
+from latchguard import ConversationState, Identity, Kind, Message, Reason, Role, SessionStore
 from latchguard.core.errors import (
     DuplicateMessageError,
     HolderAbsentError,
@@ -59,6 +59,36 @@ def test_append_takes_our_own_output_back(store: SessionStore) -> None:
     store.latch("s", ONE, "clip")
     assert store.append("s", [evolve(ONE, text="clip"), TWO]) == ["m00001", "m00002"]
     assert store.messages("s") == [ONE, TWO]
+
+
+def test_append_takes_an_earlier_output_back(store: SessionStore) -> None:
+    """What a superseded latch showed is a form of its message still, sent back or latched."""
+    store.append("s", [ONE])
+    store.latch("s", ONE, "clip")
+    store.latch("s", ONE, "clip 2")
+    earlier = evolve(ONE, text="clip")
+    assert store.append("s", [earlier]) == ["m00001"]
+    assert store.replay("s", [earlier]).messages == [evolve(ONE, text="clip 2")]
+    store.latch("s", earlier, "clip 3")
+    assert store.state("s").latches[0].identity == Identity.of(ONE)
+
+
+def test_restamp_finds_a_clip_by_what_it_shows(store: SessionStore) -> None:
+    """The host gave new ids to what the model saw: the clip stays with its own output."""
+    store.append("s", [ONE, TWO])
+    store.latch("s", ONE, "clip")
+    store.restamp("s", [user("new", "clip"), TWO])
+    assert [(latch.ref, latch.text) for latch in store.state("s").latches] == [("m00001", "clip")]
+    assert [message.text for message in store.replay("s").messages] == ["clip", "two"]
+
+
+def test_restamp_with_a_changed_message_stores_it(store: SessionStore) -> None:
+    """The given history is the truth; the latch of the changed message goes, with what differs."""
+    store.append("s", [ONE, TWO])
+    store.latch("s", ONE, "clip")
+    changed = user("a", "one, changed")
+    assert [drop.reason for drop in store.restamp("s", [changed, TWO]).dropped] == [Reason.HASH_MISMATCH]
+    assert store.messages("s") == [changed, TWO]
 
 
 def test_append_refuses_one_id_twice(store: SessionStore) -> None:

@@ -218,8 +218,7 @@ def restamp_session(
     if given is None:
         present = {row.message_id: part.state.identities.get(row.message_id) for row in rows if row.present}
     else:
-        present, changed = _compare_history(part, given)
-        part = evolve(part, state=evolve(part.state, identities={**part.state.identities, **changed}))
+        present = {message_id: _identity_now(part, message) for message_id, message in given.items()}
     result = restamp_identities(part.state, present, numbering)
     write_change(connection, part, result.state, given or {}, present.keys())
     return evolve(result, state=_with_all_identities(result.state, part))
@@ -241,23 +240,12 @@ class _Interest:
         return row.hash.hex() in self.hashes or row.ref_text in self.refs
 
 
-def _compare_history(
-    part: Part, given: Mapping[str, Message]
-) -> tuple[dict[str, Identity | None], dict[str, Identity]]:
-    """Give what each message of the history is now, and what the changed ones were."""
-    present: dict[str, Identity | None] = {}
-    changed: dict[str, Identity] = {}
-    known = part.state.identities
-    for message_id, message in given.items():
-        row = part.rows.get(message_id)
-        found = Identity.of(message)
-        if row is None or not row.in_refs:
-            present[message_id] = found
-        elif found == (stored := row.identity) or _shows(part, stored, message):
-            present[message_id] = known.get(message_id)
-        else:
-            present[message_id], changed[message_id] = found, stored
-    return present, changed
+def _identity_now(part: Part, message: Message) -> Identity | None:
+    """Give what a message of the whole history is; None where it is as stored and no latch cares."""
+    row, found = part.rows.get(message.id), Identity.of(message)
+    if row is not None and row.in_refs and (found == row.identity or _shows(part, row.identity, message)):
+        return part.state.identities.get(message.id)
+    return found
 
 
 def _with_all_identities(state: ConversationState, part: Part) -> ConversationState:

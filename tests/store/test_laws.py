@@ -1,0 +1,161 @@
+"""The store is the core: whatever is done to both, states, histories and replays are equal."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from latchguard import ConversationState, Kind, Message, Role, SessionStore, replay, restamp
+from latchguard.core.errors import LatchguardError, UnknownMessageError
+
+SESSIONS = count()
+IDS = [f"id{number}" for number in range(6)]
+TEXTS = ["x", "y", "a long text", "nul \0 half \ud800", ""]
+CONTENT = st.tuples(
+    st.sampled_from([Role.USER, Role.TOOL]),
+    st.sampled_from([Kind.TEXT, Kind.TOOL_RESULT, Kind.TOOL_CALL]),
+    st.sampled_from(TEXTS),
+)
+APPEND = st.tuples(st.just("append"), st.lists(st.sampled_from(IDS), unique=True, max_size=4), st.sampled_from(IDS))
+LATCH = st.tuples(st.just("latch"), st.sampled_from(IDS), st.sampled_from(TEXTS), st.sampled_from([None, "v", "w"]))
+RESTAMP = st.tuples(
+    st.just("restamp"),
+    st.none() | st.permutations(IDS),
+    st.integers(0, 6),
+    st.booleans(),
+    st.none() | st.tuples(st.sampled_from(IDS), CONTENT),
+)
+OPERATIONS = st.one_of(
+    APPEND,
+    LATCH,
+    LATCH,
+    st.tuples(st.just("unlatch"), st.sampled_from(IDS)),
+    st.tuples(st.just("edit"), st.sampled_from(IDS), CONTENT),
+    st.tuples(st.just("resend")),
+    RESTAMP,
+)
+
+
+def outcome(write: Callable[[], object]) -> type | None:
+    """Give the class of the error that a write ends in, None where it does not."""
+    try:
+        write()
+    except LatchguardError as error:
+        return type(error)
+    return None
+
+
+class Both:
+    """A session of the store, and what the core says it must be."""
+
+    def __init__(self, store: SessionStore, contents: dict[str, Message]) -> None:
+        self.store, self.session, self.contents = store, f"session {next(SESSIONS)}", contents
+        self.state = ConversationState()
+        self.stored: set[str] = set()
+        self.present: set[str] = set()
+        store.append(self.session, [])
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages in the history, in order."""
+        return [self.contents[key] for key in self.state.refs if key in self.present]
+
+    def append(self, message_ids: list[str], protected: str) -> None:
+        """Append to both."""
+        given_messages = [self.contents[key] for key in message_ids]
+        blocked = [protected] if protected in {*message_ids, *self.state.refs} else []
+        refs = self.store.append(self.session, given_messages, protected=blocked)
+        self.state = self.state.assign(given_messages, protected=blocked)
+        assert refs == [self.state.refs[key] for key in message_ids]
+        self.stored |= set(message_ids)
+        self.present |= set(message_ids)
+
+    def latch(self, message_id: str, text: str, view: str | None) -> None:
+        """Latch on both."""
+        message = self.contents[message_id]
+        found = outcome(lambda: self.store.latch(self.session, message, text, view=view))
+        self.compare(message_id, found, lambda: self.state.latch(message, text, view=view))
+
+    def unlatch(self, message_id: str) -> None:
+        """Clear on both."""
+        message = self.contents[message_id]
+        found = outcome(lambda: self.store.unlatch(self.session, message))
+        self.compare(message_id, found, lambda: self.state.unlatch(message))
+
+    def compare(self, message_id: str, found: type | None, change: Callable[[], ConversationState]) -> None:
+        """Do *change* on the core, whose outcome must be what was *found*."""
+        if message_id not in self.stored:
+            assert found is UnknownMessageError
+            return
+        assert found is outcome(lambda: self.take(change()))
+
+    def take(self, state: ConversationState) -> None:
+        """Keep what the core made."""
+        self.state = state
+
+    def edit(self, message_id: str, content: tuple[Role, Kind, str]) -> None:
+        """Edit in both."""
+        if message_id in self.present:
+            self.contents[message_id] = Message(message_id, *content)
+            self.store.edit(self.session, self.contents[message_id])
+            self.state = self.state.assign([self.contents[message_id]])
+
+    def resend(self) -> None:
+        """What the model saw comes back: our own output is no change."""
+        self.store.append(self.session, self.store.replay(self.session).messages)
+
+    def restamp(self, order: list[str] | None, size: int, by_ledger: bool, change: Any) -> None:
+        """Restamp both, perhaps with one message changed meanwhile."""
+        if change is not None and order is not None and change[0] in order[:size]:
+            self.contents[change[0]] = Message(change[0], *change[1])
+        numbering = {key: f"m{10 - place:05d}" for place, key in enumerate(IDS[:size])} if by_ledger else None
+        whole = None if order is None else [self.contents[key] for key in order[:size]]
+        mine = self.store.restamp(self.session, whole, numbering=numbering)
+        theirs = restamp(self.state, self.history if whole is None else whole, numbering=numbering)
+        assert mine == theirs
+        self.state = theirs.state
+        if order is not None:
+            self.stored |= set(order[:size])
+            self.present = set(order[:size])
+
+    def check(self) -> None:
+        """Compare all that can be read."""
+        assert self.store.state(self.session) == self.state
+        assert self.store.messages(self.session) == self.history
+        mine, theirs = self.store.replay(self.session), replay(self.history, self.state)
+        assert list(mine.messages) == list(theirs.messages)
+        assert (mine.applied, mine.refused) == (theirs.applied, theirs.refused)
+        assert self.store.replay(self.session, self.history[1:]) == replay(self.history[1:], self.state)
+        event(f"latches in force: {len(self.state.latches)}")
+
+
+RUNS = {
+    "contents": st.lists(CONTENT, min_size=len(IDS), max_size=len(IDS)),
+    "operations": st.lists(OPERATIONS, min_size=1, max_size=12),
+}
+QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def run(store: SessionStore, contents: list[tuple[Role, Kind, str]], operations: list[Any]) -> None:
+    both = Both(store, {key: Message(key, *content) for key, content in zip(IDS, contents, strict=True)})
+    for name, *arguments in [("append", IDS[:4], ""), *operations]:
+        getattr(both, name)(*arguments)
+        both.check()
+
+
+@given(**RUNS)
+@settings(QUIET, max_examples=25)
+def test_the_store_does_what_the_core_does(shared_store: SessionStore, contents: Any, operations: Any) -> None:
+    """After every operation state, history and replay are those that the core gives."""
+    run(shared_store, contents, operations)
+
+
+@pytest.mark.long
+@given(**RUNS)
+@settings(QUIET, max_examples=600)
+def test_the_store_does_what_the_core_does_for_long(shared_store: SessionStore, contents: Any, operations: Any) -> None:
+    """The same, many times."""
+    run(shared_store, contents, operations)
