@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from latchguard.core.restamping import Restamp, restamp
     from latchguard.core.state import ConversationState
     from latchguard.egress.hardening import Hardened, HardenedJson, harden, harden_json
+    from latchguard.store.async_sessions import AsyncSessionStore
     from latchguard.store.sessions import SessionStore
 
 _HOMES = {
@@ -36,12 +37,14 @@ _HOMES = {
     "core.restamping": ("Restamp", "restamp"),
     "core.state": ("ConversationState",),
     "egress.hardening": ("Hardened", "HardenedJson", "harden", "harden_json"),
+    "store.async_sessions": ("AsyncSessionStore",),
     "store.sessions": ("SessionStore",),
 }
 _HOME_OF = {name: f"latchguard.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "PLACEHOLDER_ARGUMENTS",
+    "AsyncSessionStore",
     "ConversationState",
     "EmergencyTruncateLatch",
     "Finding",

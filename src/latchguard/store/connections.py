@@ -23,9 +23,11 @@ from latchguard.core.errors import StoreBusyError, StoreFailedError
 __all__ = [
     "begin_immediate",
     "chunks",
+    "connect_arguments",
     "execute_many",
     "insert_rows",
     "make_engine",
+    "prepare_engine",
     "reading",
     "shown_url",
     "store_errors",
@@ -45,16 +47,25 @@ BUSY_SQLITE_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 
 def make_engine(url: str) -> Engine:
     """Give an engine for *url*. SQLite waits for locks and trusts no schema."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed)
-    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
-    event.listen(engine, "connect", _distrust_schema)
+    return prepare_engine(create_engine(url, connect_args=connect_arguments(url)))
+
+
+def connect_arguments(url: str) -> dict[str, Any]:
+    """Give what the driver of *url* is told when it connects."""
+    return {"timeout": BUSY_TIMEOUT_S} if make_url(url).get_backend_name() == "sqlite" else {}
+
+
+def prepare_engine(engine: Engine) -> Engine:
+    """Let every connection of an own engine distrust what a SQLite file's schema would run."""
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _distrust_schema)
     return engine
 
 
 def _distrust_schema(dbapi_connection: Any, _: object) -> None:
-    dbapi_connection.execute("PRAGMA trusted_schema=OFF")
+    cursor = dbapi_connection.cursor()
+    cursor.execute("PRAGMA trusted_schema=OFF")
+    cursor.close()
 
 
 def shown_url(engine: Engine) -> str:

@@ -25,7 +25,15 @@ from latchguard.store.connections import begin_immediate, shown_url, store_error
 from latchguard.store.revising import count_open_latches
 from latchguard.store.tables import PREFIX, VERSION_TABLE, metadata
 
-__all__ = ["HEAD", "alembic_options", "check_schema", "read_revision", "upgrade_database", "upgrade_sql"]
+__all__ = [
+    "HEAD",
+    "alembic_config",
+    "alembic_options",
+    "check_schema",
+    "read_revision",
+    "upgrade_database",
+    "upgrade_sql",
+]
 
 REVISIONS: Final = ("0001", "0002", "0003")
 HEAD: Final = REVISIONS[-1]
@@ -124,7 +132,7 @@ def _lock_database(connection: Connection) -> Iterator[None]:
 def _run_alembic(connection: Connection, target: str) -> None:
     from alembic import command  # noqa: PLC0415  # 150 ms, for upgrades only
 
-    config = _config()
+    config = alembic_config()
     config.attributes["connection"] = connection
     if read_revision(connection) not in REVISIONS[REVISIONS.index(target) :]:
         command.upgrade(config, target)
@@ -139,14 +147,15 @@ def upgrade_sql(dialect: str) -> str:
     from alembic import command  # noqa: PLC0415  # 150 ms, for upgrades only
 
     with _ALEMBIC:
-        config = _config()
+        config = alembic_config()
         config.output_buffer = printed = io.StringIO()
         config.attributes["dialect_name"] = dialect
         command.upgrade(config, HEAD, sql=True)
         return printed.getvalue()
 
 
-def _config() -> Any:
+def alembic_config() -> Any:
+    """Give what Alembic needs to run the revisions; its `attributes["connection"]` is the caller's to set."""
     from alembic.config import Config  # noqa: PLC0415  # 150 ms, for upgrades only
 
     config = Config()

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
@@ -310,7 +310,7 @@ class SessionStore:
         with self._view(session, connection) as (reader, header):
             return views.read_replay(reader, header, messages)
 
-    def stream(self, session: str, *, connection: Connection | None = None) -> Iterator[Message]:
+    def stream(self, session: str, *, connection: Connection | None = None) -> Generator[Message]:
         """Give what the model sees of the stored history, message by message, in one snapshot and flat memory.
 
         Raises:

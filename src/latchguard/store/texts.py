@@ -18,7 +18,7 @@ __all__ = ["MAX_ID_BYTES", "check_key", "from_stored", "to_stored"]
 
 MARK: Final = "\x1f"
 MAX_ID_BYTES: Final = 2048  # 512 characters of four bytes; an index of InnoDB takes 3,072 bytes
-SAFE_CHARACTERS: Final = 341  # all of them escaped, with the mark, still fit
+SAFE_CHARACTERS: Final = 409  # all of them escaped, with the mark, still fit
 
 _UNSTORABLE = re.compile("[\0\\\\\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\([0-9a-f]{4})")
