@@ -117,6 +117,11 @@ def test_equal_maps_have_equal_hashes() -> None:
     assert len({refs, RefMap.of({"a": "m00001"}, 2), RefMap.of({"a": "m00001"}, 3), RefMap.of({}, 2)}) == 3
 
 
+def test_sentinel_is_part_of_the_format() -> None:
+    """Its spelling stands in stored states."""
+    assert BLOCKED == "BLOCKED"
+
+
 def test_unknown_id() -> None:
     """As a mapping it raises KeyError for what it does not hold, and `get` gives None."""
     with pytest.raises(KeyError):

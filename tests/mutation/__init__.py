@@ -1,0 +1,1 @@
+"""Mutation testing of the core: `python -m tests.mutation [MODULE...]`."""
