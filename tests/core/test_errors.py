@@ -1,7 +1,9 @@
 import copy
 import pickle
+from typing import Any, cast
 
 import pytest
+from attrs import fields
 
 from latchguard import LatchguardError, Reason
 from latchguard.core import errors
@@ -9,26 +11,30 @@ from latchguard.core.errors import cut
 
 LONG = "x" * 5000
 
+# A value for each type of field that errors have.
+VALUES: dict[str, object] = {
+    "str": "a",
+    "str | None": "a",
+    "int": 1,
+    "int | None": 1,
+    "int | str": 1,
+    "Reason": Reason.GONE,
+    "tuple[str, ...]": ("a", "b"),
+}
+CLASSES = sorted(
+    (found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, LatchguardError)),
+    key=lambda found: found.__name__,
+)
 EXAMPLES = [
-    errors.InvalidValueError("$.a", "a string", "5"),
-    errors.MissingPathError("$.a", "a value"),
-    errors.DuplicateMessageError("a", 0, 3),
-    errors.UnknownMessageError("a", "a known message"),
-    errors.LatchError("a", None, Reason.FORBIDDEN_KIND),
-    errors.NumberingError("a", "m1", "a ref"),
-    errors.StateVersionError("$.schema", 1, 2),
-    errors.ArgumentsError("a JSON object", "'x'"),
-    errors.WireUndecidedError("a list", ("openai-chat", "gemini")),
-    errors.UnknownProfileError("x", ("openai",)),
-    errors.ProfileConflictError("a", "b", "content"),
+    found(*(VALUES[str(field.type)] for field in fields(cast("Any", found))))
+    for found in CLASSES
+    if found is not LatchguardError
 ]
 
 
-def test_every_error_has_an_example_here() -> None:
-    """The list below covers the whole module, and each error is exported."""
-    classes = {found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, Exception)}
-    assert classes - {LatchguardError} == {type(error) for error in EXAMPLES}
-    assert {found.__name__ for found in classes} <= set(errors.__all__)
+def test_every_error_is_exported() -> None:
+    """The list at the top of the module is whole."""
+    assert {found.__name__ for found in CLASSES} <= set(errors.__all__)
 
 
 def test_codes_are_unique() -> None:

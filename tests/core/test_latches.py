@@ -157,6 +157,7 @@ def test_refusal() -> None:
 
 def test_latch_without_identity_is_refused_on_every_message() -> None:
     """`no-identity` goes before the kind that stands in its place."""
+    assert NO_IDENTITY.hash == ""
     latch = EmergencyTruncateLatch("m00001", NO_IDENTITY, "", "clip")
     assert refusal(latch, [latch], note("a", "clip")) is Reason.NO_IDENTITY
 

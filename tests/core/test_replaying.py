@@ -89,6 +89,15 @@ def test_latch_never_lands_on_a_tool_call() -> None:
     assert outcome.refused == (LatchOutcome(latch, Reason.FORBIDDEN_KIND, CALL),)
 
 
+@pytest.mark.parametrize("ref", ["BLOCKED", "m00001"])
+def test_a_refused_latch_keeps_no_other_from_its_message(ref: str) -> None:
+    """Whether nobody holds its ref or the holder is absent, those behind it apply."""
+    first, second = STATE.latch(ONE, "1").latch(TWO, "2").latches
+    outcome = replay([TWO], evolve(STATE, latches=(evolve(first, ref=ref), second)))
+    assert [found.latch.text for found in outcome.refused] == ["1"]
+    assert outcome.messages[0].text == "2"
+
+
 def test_refused_latches_stay() -> None:
     """A stripped history costs no latch: the next whole one shows it again."""
     state = STATE.latch(ONE, "cut")

@@ -82,8 +82,9 @@ def replay(messages: Sequence[Message], state: ConversationState) -> Replay:
             refused += (LatchOutcome(latch, reason, None) for latch in latches)
             continue
         holder = messages[position]
-        reasons = [refusal(latch, chain(latches, state.superseded()), holder) for latch in latches]
-        outcomes = [LatchOutcome(*pair, holder) for pair in zip(latches, reasons, strict=True)]
+        outcomes = [
+            LatchOutcome(latch, refusal(latch, chain(latches, state.superseded()), holder), holder) for latch in latches
+        ]
         refused += (outcome for outcome in outcomes if outcome.reason)
         shown = next((outcome for outcome in outcomes if not outcome.reason), None)  # the clip stands before the view
         if shown:
