@@ -47,7 +47,18 @@ _ARITHMETIC: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitAnd: ast.BitOr,
 }
-_SPEAKING: Final = {"InvalidValueError", "MissingPathError", "check_type", "check_hash", "cut", "TypeVar"}
+_SPEAKING: Final = {
+    "InvalidValueError",
+    "NumberingError",
+    "ArgumentsError",
+    "UnknownMessageError",
+    "_MismatchError",
+    "MissingPathError",
+    "check_type",
+    "check_hash",
+    "cut",
+    "TypeVar",
+}
 _OPTIONS: Final = {"repr", "hash", "kw_only", "eq", "str", "frozen", "init"}
 
 # A change of one node: what it says, how to make it, how to take it back.
