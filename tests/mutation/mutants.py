@@ -48,16 +48,16 @@ _ARITHMETIC: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.BitAnd: ast.BitOr,
 }
 _SPEAKING: Final = {
-    "InvalidValueError",
-    "NumberingError",
     "ArgumentsError",
+    "InvalidValueError",
+    "MissingPathError",
+    "NumberingError",
+    "TypeVar",
     "UnknownMessageError",
     "_MismatchError",
-    "MissingPathError",
-    "check_type",
     "check_hash",
+    "check_type",
     "cut",
-    "TypeVar",
 }
 _OPTIONS: Final = {"repr", "hash", "kw_only", "eq", "str", "frozen", "init"}
 

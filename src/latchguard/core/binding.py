@@ -52,8 +52,8 @@ class Twins:
 
     Args:
         old: message id -> identity before, in the old order. Only messages that have the identity of a latch, or
-            carry one, need to be here.
-        new: message id -> identity now, in the new order; likewise, and those that show what a latch shows.
+            show what one shows, need to be here.
+        new: message id -> identity now, in the new order; likewise, and those that carry a latch.
         known: the ids that were known before.
         blocked: the ids that are protected now.
     """

@@ -156,7 +156,7 @@ def _twins(
     hashes = {latch.identity.hash for latch in latches} | {latch.shown for latch in latches}
     hosts = {host for host, _ in hosted}
     known = ((key, state.identities.get(key)) for key in state.refs)
-    old = {key: found for key, found in known if found and (found.hash in hashes or key in hosts)}
+    old = {key: found for key, found in known if found and found.hash in hashes}
     new = {key: found for key, found in present.items() if found and (found.hash in hashes or key in hosts)}
     return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED))
 
