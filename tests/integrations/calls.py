@@ -93,50 +93,48 @@ async def generate_content(client: Any, messages: Any, *, stream: bool) -> str:
 ANTHROPIC_TOOL = {"name": "run", "description": "Run a command", "input_schema": {"type": "object"}}
 
 
-def chat_history(arguments: Any) -> list[dict[str, Any]]:
+# Histories of one call of a tool; not *answered* is what a killed tool leaves behind.
+
+
+def chat_history(arguments: Any, *, answered: bool = True) -> list[dict[str, Any]]:
     call = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": arguments}}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "done"}
     return [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "done"},
+        *([result] if answered else []),
         {"role": "user", "content": "and now?"},
     ]
 
 
-def responses_history(arguments: Any) -> list[dict[str, Any]]:
+def responses_history(arguments: Any, *, answered: bool = True) -> list[dict[str, Any]]:
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
     return [
         {"role": "user", "content": "go"},
         {"type": "function_call", "call_id": "call_1", "name": "run", "arguments": arguments},
-        {"type": "function_call_output", "call_id": "call_1", "output": "done"},
+        *([result] if answered else []),
         {"role": "user", "content": "and now?"},
     ]
 
 
-def messages_history(arguments: Any) -> list[dict[str, Any]]:
+def messages_history(arguments: Any, *, answered: bool = True) -> list[dict[str, Any]]:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": arguments}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}
     return [
         {"role": "user", "content": "go"},
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "toolu_1", "name": "run", "input": arguments}],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"},
-                {"type": "text", "text": "and now?"},
-            ],
-        },
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [*([result] if answered else []), {"type": "text", "text": "and now?"}]},
     ]
 
 
-def gemini_history(arguments: Any) -> list[gemini.Content]:
+def gemini_history(arguments: Any, *, answered: bool = True) -> list[gemini.Content]:
     """A persistence layer restores trusted records with `model_construct`, which checks nothing."""
     call = gemini.FunctionCall.model_construct(name="run", args=arguments)
-    response = gemini.FunctionResponse(name="run", response={"output": "done"})
+    result = gemini.Part(function_response=gemini.FunctionResponse(name="run", response={"output": "done"}))
     return [
         gemini.Content(role="user", parts=[gemini.Part(text="go")]),
         gemini.Content.model_construct(role="model", parts=[gemini.Part.model_construct(function_call=call)]),
-        gemini.Content(role="user", parts=[gemini.Part(function_response=response), gemini.Part(text="and now?")]),
+        gemini.Content(role="user", parts=[*([result] if answered else []), gemini.Part(text="and now?")]),
     ]
 
 
@@ -146,7 +144,7 @@ class Call(NamedTuple):
     name: str
     client: str
     run: Callable[..., Awaitable[str]]
-    history: Callable[[Any], Any]
+    history: Callable[..., Any]
     good: Any
     poison: Any
     rule: str

@@ -194,8 +194,9 @@ def _count_tokens(call: Any, number: int) -> dict[str, Any]:
 
 
 def _gemini(call: Any, number: int) -> dict[str, Any]:
-    part = {"text": "ok"} if call is None else {"functionCall": {"name": "run", "args": call}}
-    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    parts: list[Any] = [{"functionCall": {"name": "run", "args": each}} for each in call or ()]
+    content = {"role": "model", "parts": parts or [{"text": "ok"}]}
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
     return {"candidates": [candidate], "modelVersion": "m"}
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import latchguard
 from latchguard.core.errors import InvalidValueError, LatchguardError, UnknownProfileError
+from latchguard.egress.hardening import RULES
 from latchguard.integrations import door
 from latchguard.integrations.encodings import decode_body, encode_body
 from latchguard.integrations.httpx import Guard, SignedBodyError, UncleanRequestError, guard
@@ -296,11 +297,13 @@ def test_observe_counts_and_changes_nothing(library: ModuleType, *, is_async: bo
 def test_unclean_request_is_not_sent_where_told_so(library: ModuleType, *, is_async: bool) -> None:
     """Under `on_unclean="raise"` a body whose findings stay sends nothing."""
     sink = Sink(library)
+    transport = guard(sink.transport, allow="lossless", on_unclean="raise")
     with pytest.raises(UncleanRequestError) as caught:
-        send(library, guard(sink.transport, allow="lossless", on_unclean="raise"), is_async=is_async, content=chat())
+        send(library, transport, is_async=is_async, content=chat())
     assert (caught.value.code, caught.value.url_path) == ("unclean-request", "/v1/chat/completions")
     assert [finding.rule for finding in caught.value.findings] == ["args-invalid-json"]
     assert sink.requests == []
+    assert (transport.counts.checked, transport.counts.changed, transport.counts.refused) == (1, 0, 1)
     send(library, guard(sink.transport, allow="lossless"), is_async=is_async, content=chat())
     assert sink.bodies == [chat()]
 
@@ -317,11 +320,13 @@ def test_signed_body_is_refused_rather_than_broken(library: ModuleType, header: 
     """A signature over the body is made before the transport: a repair would break it, so the guard raises."""
     sink = Sink(library)
     url = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/invoke"
+    transport = guard(sink.transport)
     with pytest.raises(SignedBodyError) as caught:
-        send(library, guard(sink.transport), url=url, content=chat(), headers={header: value})
+        send(library, transport, url=url, content=chat(), headers={header: value})
     assert (caught.value.code, caught.value.header) == ("signed-body", header)
     assert sink.requests == []
-    send(library, guard(sink.transport), url=url, content=chat("{}"), headers={header: value})
+    assert (transport.counts.changed, transport.counts.refused) == (0, 1)
+    send(library, transport, url=url, content=chat("{}"), headers={header: value})
     assert sink.bodies == [chat("{}")]
 
 
@@ -441,7 +446,8 @@ def test_counts_are_a_snapshot(library: ModuleType) -> None:
     send(library, transport, content=chat())
     assert (before.requests, transport.counts.requests) == (0, 1)
     assert repr(transport.counts) == (
-        "Counts(requests=1, checked=1, changed=1, findings={'args-invalid-json': 1}, failed={}, unguarded={})"
+        "Counts(requests=1, checked=1, changed=1, refused=0, "
+        "findings={'args-invalid-json': 1}, failed={}, unguarded={})"
     )
     with pytest.raises(TypeError):
         transport.counts.findings["x"] = 1  # type: ignore[index]
@@ -523,3 +529,37 @@ def test_module_loads_neither_library() -> None:
         "print(sorted({'httpx', 'httpx2'} & set(sys.modules)))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+@pytest.fixture
+def rule_that_raises() -> Iterator[str]:
+    """Put a fault into a rule of the pairing area; give its slug."""
+    (rule,) = [rule for rule in RULES if rule.slug == "unanswered-call"]
+    check = rule.check
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a fault in a rule")
+
+    object.__setattr__(rule, "check", broken)
+    yield rule.slug
+    object.__setattr__(rule, "check", check)
+
+
+@libraries
+@sides
+def test_rule_that_raises_costs_neither_request_nor_arguments_check(
+    library: ModuleType, rule_that_raises: str, *, is_async: bool
+) -> None:
+    """The rule is left out for that body and counted; the arguments are repaired all the same."""
+    sink = Sink(library)
+    transport = guard(sink.transport)
+    body = json.loads(chat())
+    del body["messages"][2]  # the result: the rule that raises would fire
+    send(library, transport, is_async=is_async, json=body)
+    call = json.loads(sink.bodies[0])["messages"][1]["tool_calls"][0]
+    assert call["function"]["arguments"] == latchguard.PLACEHOLDER_ARGUMENTS
+    counts = transport.counts
+    assert (counts.checked, counts.changed) == (1, 1)
+    assert dict(counts.failed) == {rule_that_raises: 1}
+    assert dict(counts.findings) == {"args-invalid-json": 1}
+    assert dict(counts.unguarded) == {}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
-from latchguard.core.errors import InvalidValueError, cut
+from latchguard.core.errors import InvalidValueError, LatchguardError, cut
 from latchguard.integrations.door import Passage, check_options, pass_body
 from latchguard.integrations.endpoints import Endpoint, find_endpoint
 from latchguard.integrations.errors import SignedBodyError, UncleanRequestError
@@ -42,7 +42,10 @@ _BODY_BOUND: Final = (
     ("content-md5", ""),
     ("digest", ""),
 )
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
 _LIBRARIES: Final = ("httpx", "httpx2")
+# The default transports of a library, and what each must be able to do.
+_HANDLERS: Final = {"HTTPTransport": "handle_request", "AsyncHTTPTransport": "handle_async_request"}
 
 T = TypeVar("T")
 
@@ -79,6 +82,7 @@ class Counts:
         requests: all requests that passed.
         checked: requests with a body that was checked.
         changed: requests that left with another body than they came with.
+        refused: requests that were not sent, but raised.
         findings: findings by rule, repaired or not.
         failed: rules that raised and were left out for a body, by rule.
         unguarded: requests whose body left unchecked, by class (`latchguard.integrations.door.UNGUARDED`).
@@ -87,6 +91,7 @@ class Counts:
     requests: int = 0
     checked: int = 0
     changed: int = 0
+    refused: int = 0
     findings: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
     failed: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
     unguarded: Mapping[str, int] = field(factory=dict, converter=_read_only, repr=_shown)
@@ -166,8 +171,8 @@ class Guard(_Transport):
         groups: dict[str, dict[str, int]] = {"total": {}, "findings": {}, "failed": {}, "unguarded": {}}
         for (group, name), number in counters.items():
             groups[group][name] = number
-        total = groups.pop("total")
-        return Counts(total.get("requests", 0), total.get("checked", 0), total.get("changed", 0), **groups)
+        fields: dict[str, Any] = {**groups.pop("total"), **groups}
+        return Counts(**fields)
 
     def handle_request(self, request: Any) -> Any:
         """Check *request*, send it or its repaired copy, give the response."""
@@ -188,16 +193,15 @@ class Guard(_Transport):
         return await sender.handle_async_request(request)
 
     def _sender(self, request: Any, kind: str) -> Any:
-        library = _library_of(type(request))
-        if library is None:
-            raise InvalidValueError("request", "a request of httpx or httpx2", type(request).__name__)
+        module = _module_of(request)
         if self._transport is not None:
-            _require(self._transport, _HANDLERS[kind], library)
+            _require(self._transport, _HANDLERS[kind], module.__name__)
             return self._transport
         with self._lock:
-            if (library, kind) not in self._defaults:
-                self._defaults[library, kind] = getattr(sys.modules[library], kind)()
-            return self._defaults[library, kind]
+            key = (module.__name__, kind)
+            if key not in self._defaults:
+                self._defaults[key] = getattr(module, kind)()
+            return self._defaults[key]
 
     def _senders(self, kind: str) -> list[Any]:
         """Give what is to be closed; a default one is made anew if a client goes on."""
@@ -250,15 +254,17 @@ class Guard(_Transport):
         if passage.unguarded is not None:
             self._leave(request, endpoint, passage.unguarded)
             return request
-        sent = passage.changed and settings.mode == "repair"
+        refusal = _refusal(request, passage, settings.on_unclean) if settings.mode == "repair" else None
+        changed = passage.changed and settings.mode == "repair" and refusal is None
         with self._lock:
             self._counters["total", "checked"] += 1
-            self._counters["total", "changed"] += sent
+            self._counters["total", "changed"] += changed
+            self._counters["total", "refused"] += refusal is not None
             self._counters.update(("findings", finding.rule) for finding in passage.findings)
             self._counters.update(("failed", rule) for rule in passage.failed)
-        if settings.mode == "repair":
-            _refuse(request, passage, settings)
-        return _rebuild(request, passage.raw, _FRAMING) if sent else request
+        if refusal is not None:
+            raise refusal
+        return _rebuild(request, passage.raw, _FRAMING) if changed else request
 
     def __enter__(self) -> Self:
         if self._transport is not None:
@@ -295,14 +301,16 @@ class Guard(_Transport):
             await sender.aclose()
 
 
-# The default transport of a library, by what it must be able to do.
-_HANDLERS: Final = {"HTTPTransport": "handle_request", "AsyncHTTPTransport": "handle_async_request"}
-_FRAMING: Final = (b"content-length", b"transfer-encoding")
-
-
 def _library_of(made: type) -> str | None:
     roots = (base.__module__.partition(".")[0] for base in made.__mro__)
     return next((root for root in roots if root in _LIBRARIES), None)
+
+
+def _module_of(request: Any) -> ModuleType:
+    library = _library_of(type(request))
+    if library is None:
+        raise InvalidValueError("request", "a request of httpx or httpx2", type(request).__name__)
+    return sys.modules[library]
 
 
 @functools.cache
@@ -326,27 +334,30 @@ def _resolve(option: T | Callable[[Any], T], request: Any) -> T:
     return option(request) if callable(option) else option
 
 
-def _refuse(request: Any, passage: Passage, settings: _Settings) -> None:
+def _refusal(request: Any, passage: Passage, on_unclean: str) -> LatchguardError | None:
+    """Give the error that keeps this request from being sent."""
     if passage.changed:
         for header, beginning in _BODY_BOUND:
             if header in request.headers and request.headers[header].startswith(beginning):
-                raise SignedBodyError(request.url.path, header, passage.findings)
-    if not passage.clean and settings.on_unclean == "raise":
-        raise UncleanRequestError(request.url.path, tuple(each for each in passage.findings if not each.applied))
+                return SignedBodyError(request.url.path, header, passage.findings)
+    if not passage.clean and on_unclean == "raise":
+        left = tuple(finding for finding in passage.findings if not finding.applied)
+        return UncleanRequestError(request.url.path, left)
+    return None
 
 
 def _rebuild(request: Any, content: Any, without: tuple[bytes, ...] = ()) -> Any:
     """Copy *request* with another body, without the headers named."""
-    module: ModuleType = sys.modules[_library_of(type(request)) or ""]
     headers = [(name, value) for name, value in request.headers.raw if name.lower() not in without]
-    return module.Request(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
+    return _module_of(request).Request(
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
+    )
 
 
 def _loaded(request: Any) -> bytes | None:
-    module = sys.modules[_library_of(type(request)) or ""]
     try:
         content: bytes = request.content
-    except module.RequestNotRead:
+    except _module_of(request).RequestNotRead:
         return None
     return content
 
