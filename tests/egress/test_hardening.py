@@ -137,11 +137,14 @@ def test_each_finding_is_one_warning_with_everything_escaped(caplog: pytest.LogC
     evil = "a\n\x1b[2J\u202e\ud800" + "x" * 100
     body = {"messages": [assistant(call(evil, name="t\n\u202e")), result()]}
     harden(body, "openai-chat", session="s\n1")
-    assert [(record.name, record.levelno) for record in caplog.records] == [("latchguard.egress", logging.WARNING)]
-    text = caplog.records[0].getMessage()
+    assert {(record.name, record.levelno) for record in caplog.records} == {("latchguard.egress", logging.WARNING)}
+    name, text = (record.getMessage() for record in caplog.records)
+    assert name.isascii()
+    assert name.isprintable()
+    assert r"'t\n\u202e'" in name
     assert text.isascii()
     assert text.isprintable()
-    assert all(part in text for part in ("args-invalid-json", r"'s\n1'", r"'t\n\u202e'", "tool_calls[0]", r"\x1b[2J"))
+    assert all(part in text for part in ("args-invalid-json", r"'s\n1'", "tool_calls[0]", r"\x1b[2J"))
     assert text.count("x") < 64
 
 

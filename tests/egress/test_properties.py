@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from latchguard import harden, harden_json
 from latchguard.core.findings import Wire
-from latchguard.egress import pairing, plain
+from latchguard.egress import arguments, naming, pairing
 from latchguard.egress.hardening import RULES
 from latchguard.egress.layout import find_calls
-from latchguard.egress.profiles import resolve_profile
 from latchguard.testing.bodies import damaged_bodies, legal_bodies
 
 WIRES = st.sampled_from(Wire)
@@ -68,14 +67,15 @@ def test_legal_bodies_pass_untouched(case: tuple[Wire, Any], profile: str | None
 
 
 @RELAXED
-@given(on_a_wire(damaged_bodies) | on_a_wire(legal_bodies), st.sampled_from(["strict-ids", "anthropic-compat-strict"]))
-def test_the_fast_answer_is_never_better_than_the_walk(case: tuple[Wire, Any], profile: str) -> None:
-    """What is plainly paired has no hit in the full walk."""
+@given(on_a_wire(damaged_bodies) | on_a_wire(legal_bodies), st.sampled_from([None, "strict-ids", "bedrock", "mistral"]))
+def test_fast_answers_change_no_outcome(case: tuple[Wire, Any], profile: str | None) -> None:
+    """What is plainly right has no finding in the full walk: with every fast answer off, the outcome is the same."""
     wire, body = case
-    if plain.plainly_paired(body, wire):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pairing, "plainly_paired", lambda *_: False)
-            assert pairing.pairing_hits(body, wire, resolve_profile(profile)) == {}
+    fast = harden(body, wire, profile=profile)
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((pairing, "plainly_paired"), (naming, "plainly_named"), (arguments, "_all_plain")):
+            patch.setattr(module, name, lambda *_, **__: False)
+        assert harden(body, wire, profile=profile) == fast
 
 
 @RELAXED

@@ -22,11 +22,12 @@ from latchguard.core.findings import Finding, Repair, Wire, permits
 from latchguard.core.identity import to_wtf8
 from latchguard.core.jsonspans import format_path
 from latchguard.core.jsontext import dump_json, load_exact
-from latchguard.egress import arguments, pairing
+from latchguard.egress import arguments, naming, pairing
 from latchguard.egress.arguments import argument_hits
 from latchguard.egress.bodybytes import render_bytes
 from latchguard.egress.draft import Draft
 from latchguard.egress.layout import is_list
+from latchguard.egress.naming import naming_hits
 from latchguard.egress.pairing import pairing_hits
 from latchguard.egress.profiles import Demands, resolve_profile
 from latchguard.egress.rule import EgressRule, Fix, Hit, Scene, Trigger
@@ -105,6 +106,7 @@ _Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
 # The areas in the order in which they run, each with its walk over the body; `arguments` comes after all of them.
 _AREAS: Final[tuple[tuple[tuple[EgressRule, ...], _Find], ...]] = (
     (pairing.RULES, lambda run: pairing_hits(run.draft.body, run.wire, run.demands)),
+    (naming.RULES, lambda run: naming_hits(run.draft.body, run.wire, run.demands)),
 )
 
 # Every rule of the exit, in the order in which they run.

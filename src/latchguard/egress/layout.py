@@ -13,7 +13,18 @@ from typing import Any, Final, NamedTuple
 from latchguard.core.findings import Wire
 from latchguard.core.jsonspans import Path
 
-__all__ = ["CALL_BLOCKS", "Call", "at", "conversations", "declared_parameters", "find_calls", "is_list"]
+__all__ = [
+    "CALL_BLOCKS",
+    "SCHEMA_KEYS",
+    "Call",
+    "at",
+    "conversations",
+    "declared_names",
+    "declared_parameters",
+    "declared_tools",
+    "find_calls",
+    "is_list",
+]
 
 _SEQUENCES: Final[Mapping[Wire, tuple[str, ...]]] = {
     Wire.OPENAI_CHAT: ("messages",),
@@ -121,27 +132,39 @@ def _name(holder: Mapping[str, Any]) -> str | None:
 def declared_parameters(body: Any, wire: Wire) -> dict[str, Mapping[str, Any]]:
     """Give the parameter schemas of the declared tools by name; the first of two equal names counts."""
     found: dict[str, Mapping[str, Any]] = {}
-    for tool in _declarations(body if isinstance(body, dict) else _NOTHING, wire):
+    for _, tool in declared_tools(body, wire):
         name = tool.get("name")
-        schema = next((tool[key] for key in _SCHEMA_KEYS if isinstance(tool.get(key), dict)), None)
+        schema = next((tool[key] for key in SCHEMA_KEYS if isinstance(tool.get(key), dict)), None)
         if isinstance(name, str) and schema is not None:
             found.setdefault(name, schema)
     return found
 
 
-_SCHEMA_KEYS: Final = ("parameters", "input_schema", "parametersJsonSchema", "parameters_json_schema")
+def declared_names(body: Any, wire: Wire) -> set[str]:
+    """Give the names of the declared tools."""
+    return {name for _, tool in declared_tools(body, wire) if isinstance(name := tool.get("name"), str)}
 
 
-def _declarations(body: Mapping[str, Any], wire: Wire) -> Iterator[Mapping[str, Any]]:
-    for tool in (*_items(body, "tools"), *_items(body, "functions")):
-        if wire is Wire.OPENAI_CHAT and isinstance(tool.get("function"), dict):
-            yield tool["function"]
-        elif wire is Wire.GEMINI:
-            yield from (*_items(tool, "functionDeclarations"), *_items(tool, "function_declarations"))
-        else:
-            yield tool
+SCHEMA_KEYS: Final = ("parameters", "input_schema", "parametersJsonSchema", "parameters_json_schema")
 
 
-def _items(holder: Mapping[str, Any], key: str) -> Iterator[dict[str, Any]]:
+def declared_tools(body: Any, wire: Wire) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Give the path and the definition of each declared tool: the object that bears its name."""
+    holder = body if isinstance(body, dict) else _NOTHING
+    for key in ("tools", "functions"):
+        for place, tool in _items(holder, key):
+            if wire is Wire.OPENAI_CHAT and isinstance(tool.get("function"), dict):
+                yield (key, place, "function"), tool["function"]
+            elif wire is Wire.GEMINI:
+                for declarations in ("functionDeclarations", "function_declarations"):
+                    for number, declared in _items(tool, declarations):
+                        yield (key, place, declarations, number), declared
+            else:
+                yield (key, place), tool
+
+
+def _items(holder: Mapping[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     value: Any = holder.get(key)
-    return (item for item in value if isinstance(item, dict)) if is_list(value) else iter(())
+    for place, item in enumerate(value if is_list(value) else ()):
+        if isinstance(item, dict):
+            yield place, item

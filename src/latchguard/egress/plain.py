@@ -6,18 +6,23 @@ decides. They read, make nothing, and never raise.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from latchguard.core.findings import Wire
-from latchguard.egress.layout import at, conversations
+from latchguard.core.jsonspans import Path
+from latchguard.egress.layout import at, conversations, declared_tools
 
-__all__ = ["OUTPUT_TYPES", "plainly_paired"]
+__all__ = ["NAME", "OUTPUT_TYPES", "RESPONSES_ID_LIMIT", "plainly_named", "plainly_paired"]
 
 OUTPUT_TYPES: Final[Mapping[str, str]] = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
 }
+RESPONSES_ID_LIMIT: Final = 64
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _OUTPUTS: Final = tuple(OUTPUT_TYPES.values())
 
 
@@ -27,6 +32,64 @@ def plainly_paired(body: Any, wire: Wire) -> bool:
         return all(_PAIRED[wire](at(body, path)) for path in conversations(body, wire))
     except (TypeError, KeyError, AttributeError, ValueError, IndexError):
         return False
+
+
+def plainly_named(body: Any, wire: Wire, demands: Mapping[str, Any]) -> bool:
+    """Say whether every name is one that the wire takes, every id short and plain enough, every item id one."""
+    try:
+        tools = [tool["name"] for _, tool in declared_tools(body, wire)]
+        if len(set(tools)) != len(tools) or not _are_names(set(tools)):
+            return False
+        return all(_is_named(body, path, wire, demands) for path in conversations(body, wire))
+    except (TypeError, KeyError, AttributeError, ValueError, IndexError):
+        return False
+
+
+def _is_named(body: Any, path: Path, wire: Wire, demands: Mapping[str, Any]) -> bool:
+    messages = at(body, path)
+    calls = _CALLS[wire](messages)
+    names = {call["name"] for call in calls}
+    if wire is Wire.OPENAI_CHAT:
+        names = {call["function"]["name"] for call in calls}
+    if not _are_names(names):
+        return False
+    if wire is Wire.OPENAI_RESPONSES:
+        item_ids = [item["id"] for item in messages if "id" in item]
+        if len(set(item_ids)) != len(item_ids) or (item_ids and body["store"] is False):
+            return False
+    if wire is Wire.GEMINI:
+        return True
+    ids = [call[_ID_KEYS[wire]] for call in calls]
+    limit = demands.get("call-id-length", RESPONSES_ID_LIMIT if wire is Wire.OPENAI_RESPONSES else sys.maxsize)
+    form = demands.get("call-id-form")
+    return max(map(len, ids), default=0) <= limit and (form is None or all(map(re.compile(form).fullmatch, ids)))
+
+
+def _are_names(names: set[Any]) -> bool:
+    return all(map(NAME.fullmatch, names))
+
+
+_ID_KEYS: Final = {Wire.OPENAI_CHAT: "id", Wire.OPENAI_RESPONSES: "call_id", Wire.ANTHROPIC: "id"}
+_CALLS: Final[Mapping[Wire, Callable[[Sequence[Any]], list[Any]]]] = {
+    Wire.OPENAI_CHAT: lambda messages: [
+        call for message in messages if "tool_calls" in message for call in message["tool_calls"] or ()
+    ],
+    Wire.OPENAI_RESPONSES: lambda items: [item for item in items if item.get("type") in OUTPUT_TYPES],
+    Wire.ANTHROPIC: lambda messages: [
+        block
+        for message in messages
+        if type(message["content"]) is not str
+        for block in message["content"]
+        if block["type"] == "tool_use"
+    ],
+    Wire.GEMINI: lambda contents: [
+        part[key]
+        for content in contents
+        for part in content["parts"]
+        for key in ("functionCall", "function_call")
+        if key in part
+    ],
+}
 
 
 def _chat_paired(messages: Sequence[Any]) -> bool:

@@ -89,20 +89,42 @@ _NO_PREFILL: Final = Demand(
     evidence="The conversation must end with a user message.",
 )
 
+_ID40: Final = Demand(
+    "call-id-length",
+    value=40,
+    source="OpenAI, Chat Completions",
+    date="2026-11",
+    evidence="string too long. Expected a string with maximum length 40",
+)
+_NINE: Final = Demand(
+    "call-id-form",
+    value="[a-zA-Z0-9]{9}",
+    source="Mistral, chat completions",
+    date="2026-11",
+    evidence="must be a-z, A-Z, 0-9, with a length of 9",
+)
+_ID_CHARSET: Final = Demand(
+    "call-id-form",
+    value="[a-zA-Z0-9_-]+",
+    source="Anthropic, Messages; Amazon Bedrock, Converse",
+    date="2026-11",
+    evidence="tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+)
+
 PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
     {
         "openai": (),
-        "openai-chat-id40": (),
+        "openai-chat-id40": (_ID40,),
         "azure-openai": (),
-        "anthropic": (),
+        "anthropic": (_ID_CHARSET,),
         "anthropic-prefill": (),
         "anthropic-no-prefill": (_NO_PREFILL,),
         "anthropic-prefix-bound": (),
         "anthropic-compat-strict": (_TURNS_APART,),
-        "bedrock": (),
+        "bedrock": (_ID_CHARSET,),
         "gemini": (),
         "gemini-3": (),
-        "mistral": (),
+        "mistral": (_NINE,),
         "deepseek-thinking": (),
         "strict-args": _STRICT_ARGS,
         "strict-required": _STRICT_REQUIRED,

@@ -40,6 +40,12 @@ class Trigger(StrEnum):
     LATE_RESULTS = "late-results"  # a turn with results after something else
     SERVER_TOOL = "server-tool"  # half of a pair that the provider made
     CALL_TURN = "call-turn"  # a call turn that nothing precedes
+    CALL_ID = "call-id"  # every id that calls bear, with all its places
+    EMPTY_NAME = "empty-name"  # a call without a name
+    INVALID_NAME = "invalid-name"  # a name that the wire does not take
+    REPEATED_TOOL = "repeated-tool"  # a declared tool with the name of an earlier one
+    REPEATED_ITEM = "repeated-item"  # an item with the id of an earlier one
+    UNSTORED_ITEM = "unstored-item"  # an item with an id that no server knows
     TRAILING_MODEL = "trailing-model"  # the model's turn at the end
 
 

@@ -22,7 +22,7 @@ from latchguard.core.jsonspans import Path
 from latchguard.egress.layout import at, conversations, is_list
 from latchguard.egress.plain import OUTPUT_TYPES
 
-__all__ = ["Block", "Pairing", "Turn", "answers_call", "pair_turns"]
+__all__ = ["Block", "Pairing", "Turn", "answers_call", "pair_turns", "text_or_none"]
 
 _OTHER_CALLS: Final = ("local_shell_call", "shell_call", "apply_patch_call", "computer_call", "tool_search_call")
 
