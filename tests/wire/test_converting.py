@@ -336,6 +336,9 @@ def test_images_are_carried(source: Wire, target: Wire, spellings: dict[Wire, An
         {"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}},
         {"type": "image", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG}},
         {"type": "image", "source": {"type": "file", "file_id": "f1"}},
+        {"type": "image", "source": {"type": "url", "url": "data:application/pdf;base64,AAAA"}},
+        {"type": "image", "source": {"type": "base64", "data": PNG}},
+        {"type": "image", "source": {"type": "url", "media_type": "image/png"}},
         {"type": "image", "source": 5},
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
     ],
@@ -423,6 +426,20 @@ def test_marks_unknown_shapes_and_keys_are_listed() -> None:
         ("$.messages[0].odd", "no counterpart"),
         ("$.messages[1]", "of unknown shape"),
     ]
+
+
+def test_what_an_image_says_besides_is_listed() -> None:
+    """The detail of an image and the cache mark on it have no counterpart."""
+    block = {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}, "odd": 1}
+    lost = convert_one(CHAT, {"role": "user", "content": [block]}, ANTHROPIC)[1]
+    assert lost == [("$[0].content[0].odd", "no counterpart"), ("$[0].content[0].image_url.detail", "no counterpart")]
+
+
+def test_parameters_of_a_data_url_are_no_data() -> None:
+    """A data URL may name a charset before its data."""
+    url = f"data:image/png;charset=utf-8;base64,{PNG}"
+    entry = {"role": "user", "content": [{"type": "input_image", "image_url": url}]}
+    assert convert_one(RESPONSES, entry, ANTHROPIC) == ([IMAGES[ANTHROPIC]], [])
 
 
 def test_settings_and_tools_are_carried() -> None:

@@ -14,8 +14,10 @@ from attrs import frozen
 
 from latchguard.core.findings import Wire
 from latchguard.core.jsonspans import Path, format_path
+from latchguard.core.message import Kind
 from latchguard.tools.schemas import to_json_schema
 from latchguard.wire.base import Unit, get_in, set_in
+from latchguard.wire.media import HOLDERS, READ_KEYS
 from latchguard.wire.parsing import FORMATS, Frame, Place
 
 __all__ = ["Lost", "carry_fields", "find_leftovers"]
@@ -196,11 +198,21 @@ def _unread_keys(entry: Any, units: Sequence[Unit], taken: Collection[str]) -> I
     seen: set[Path] = set()
     for unit in units:
         span = unit.span
-        holders = [(), *(span.text[:length] for length in range(len(span.path), len(span.text)))]
-        for holder in holders:
+        named = [path[:-1] for path in (span.name, span.call_id) if path]
+        for holder in _holders(unit):
             value = get_in(entry, holder)
-            named = holder in (span.name and span.name[:-1], span.call_id and span.call_id[:-1])
+            read = READ_KEYS if holder and holder[-1] in HOLDERS else taken
             for key in value if isinstance(value, dict) and holder not in seen else ():
-                if key not in taken and not (named and key == "name") and not _is_nothing(value[key]):
+                if key not in read and not (key == "name" and holder in named) and not _is_nothing(value[key]):
                     yield (*holder, key)
             seen.add(holder)
+
+
+def _holders(unit: Unit) -> Iterator[Path]:
+    """Give the objects around a message's text: the entry, its own block, what lies between, what holds an image."""
+    span = unit.span
+    yield ()
+    for length in range(len(span.path), max(len(span.path) + 1, len(span.text))):
+        yield span.text[:length]
+    if unit.kind is Kind.OTHER and span.text == span.path:
+        yield from ((*span.path, key) for key in HOLDERS)

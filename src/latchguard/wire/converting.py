@@ -25,6 +25,7 @@ from latchguard.core.message import Kind, Message, Role
 from latchguard.wire.base import Draft, dump_text, get_in, load_object, text_of
 from latchguard.wire.carrying import Lost, carry_fields, find_leftovers
 from latchguard.wire.detect import require_wire
+from latchguard.wire.media import read_media
 from latchguard.wire.parsing import FORMATS, Frame, Parsed
 from latchguard.wire.rendering import render
 
@@ -85,35 +86,8 @@ def _draft(messages: Sequence[Message], frame: Frame) -> Iterator[Draft]:
             answers=holder.get("name") if isinstance(holder.get("name"), str) else None,
             failed=holder.get("is_error") is True or span.text[-2:] == ("response", "error"),
             custom=place.unit.custom,
-            media=_read_media(get_in(entry, span.path)) if message.kind is Kind.OTHER else None,
+            media=read_media(get_in(entry, span.path)) if message.kind is Kind.OTHER else None,
         )
-
-
-_DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
-
-
-def _read_media(block: Any) -> tuple[str | None, str] | None:
-    """Give media type and base64 data of an image, or None and its URL; None where *block* is no such image."""
-    if not isinstance(block, dict):
-        return None
-    found = next((block[key] for key in _MEDIA_KEYS if key in block), None)
-    if isinstance(found, str):
-        found = {"url": found}
-    if not isinstance(found, dict):
-        return None
-    url, data = (next((found[key] for key in keys if isinstance(found.get(key), str)), None) for keys in _MEDIA_PLACES)
-    media_type = next((found[key] for key in _MEDIA_TYPES if isinstance(found.get(key), str)), None)
-    if data is not None:
-        return (media_type, data) if media_type and media_type.startswith("image/") else None
-    if url is None or (block.get("type") == "document") or (media_type and not media_type.startswith("image/")):
-        return None
-    inline = _DATA_URL.fullmatch(url)
-    return (inline[1], inline[2]) if inline else (None, url)
-
-
-_MEDIA_KEYS: Final = ("image_url", "source", "inlineData", "inline_data", "fileData", "file_data")
-_MEDIA_PLACES: Final = (("url", "fileUri", "file_uri"), ("data",))
-_MEDIA_TYPES: Final = ("media_type", "mimeType", "mime_type")
 
 
 def _translate(drafts: Sequence[Draft], source: Wire, target: Wire) -> tuple[list[Draft], list[Lost]]:
