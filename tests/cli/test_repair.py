@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from latchguard.cli import main
+from latchguard.repair import osops
 from tests.repair.command import HEALED, OTHER_SICK, SICK, SOUND, installed_latchguard, latchguard, snapshot
 
 TIME_NS = 1_700_000_000_123_456_789
@@ -71,6 +73,16 @@ def test_undo_restores_bytes_mode_and_time(sick: Path, state: Path) -> None:
     assert latchguard("runs", state=state).stdout == f"{run}  1 file: 1 restored\n"
     again = latchguard("undo", run, state=state)
     assert (again.returncode, again.stdout) == (0, "0 files restored\n")
+
+
+def test_a_name_that_is_no_text_is_repaired_and_undone(tmp_path: Path, state: Path) -> None:
+    """The journal keeps its bytes."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.json"))
+    path.write_bytes(SICK)
+    run = RUN.findall(latchguard("repair", "--apply", path, state=state).stdout)[0]
+    assert path.read_bytes() == HEALED
+    assert latchguard("undo", run, state=state).stdout == f"restored {tmp_path}/\\udcff\\n.json\n1 file restored\n"
+    assert path.read_bytes() == SICK
 
 
 def test_undo_leaves_a_file_that_changed_since_and_its_copy(sick: Path, state: Path) -> None:
@@ -207,9 +219,6 @@ def test_a_file_that_changed_since_it_was_read_is_left(
     left: bytes | None,
 ) -> None:
     """Longer, other bytes of equal size and time, another inode, gone: status 12, nothing written or left over."""
-    from latchguard.cli import main  # noqa: PLC0415  # in this process, to change the file in the middle
-    from latchguard.repair import osops  # noqa: PLC0415  # the same
-
     sick.with_name("new").write_bytes(SICK)
     sync_directory = osops.sync_directory
 

@@ -1,9 +1,11 @@
 import json
 import os
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
+from latchguard.cli import main
 from latchguard.repair.planning import plan_bytes
 from tests.repair.command import FIXTURES, HEALED, SICK, SOUND, installed_latchguard, latchguard, snapshot
 
@@ -215,6 +217,32 @@ def test_a_report_file_is_written_whole_and_for_its_owner_alone(sessions: Path, 
     assert latchguard("scan", "--report", tmp_path / "no/report.json", sessions, state=state).returncode == 20
 
 
+def test_a_report_is_written_over_a_report_and_over_nothing_else(sessions: Path, state: Path) -> None:
+    """A session's name given by mistake is a usage error; a report in the directory that is scanned is no source."""
+    sick = sessions / "sick.json"
+    assert latchguard("scan", "--report", sick, sessions, state=state).returncode == 2
+    assert sick.read_bytes() == SICK
+    for name in ("report.json", "report.html", "report.json", "report.html"):
+        ran = latchguard("scan", "--report", sessions / name, sessions, state=state)
+        assert (ran.returncode, ran.stderr) == (1, "")
+    assert "6 files: 1 clean, 1 with findings, 4 skipped" in ran.stdout
+
+
+def test_a_killed_worker_is_status_20(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, and what to do."""
+
+    class Pool:
+        def __init__(self, *_: object) -> None:
+            raise BrokenProcessPool
+
+    monkeypatch.setattr("latchguard.repair.looking.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("sys.argv", ["latchguard", "scan", "--jobs", "2", str(FIXTURES)])
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+    assert caught.value.code == 20
+    assert capsys.readouterr().err.endswith("one of 2 processes was killed, out of memory perhaps; try fewer --jobs\n")
+
+
 def test_processes_and_hash_seeds_change_nothing(sessions: Path, state: Path) -> None:
     """Two seeds, one process or three: the same bytes on stdout."""
     for number in range(40):
@@ -229,7 +257,6 @@ def test_one_file_that_trips_a_bug_does_not_hide_the_others(
     sessions: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 70, its traceback, and the findings of the rest."""
-    from latchguard.cli import main  # noqa: PLC0415  # in this process, to plant the bug
 
     def trip(raw: bytes, **options: object) -> object:
         return 1 // 0 if raw == SOUND else plan_bytes(raw, **options)  # type: ignore[arg-type]

@@ -43,7 +43,8 @@ class Ran:
 class Faults:
     """Stands in for `os` and `fcntl` in osops: counts operations, and strikes at the n-th of them.
 
-    *mode* is `before`, `after`, `half` (in the middle of the n-th write), or an errno's name, with a `+` from then on.
+    *mode* is `before`, `after`, `half` (in the middle of the n-th write), `interrupt`, or an errno's name; with a `+`,
+    from then on.
     """
 
     def __init__(self, mode: str, strike: int) -> None:
@@ -79,6 +80,8 @@ class Faults:
                 os.kill(os.getpid(), signal.SIGKILL)
             if name == "close":  # a close that fails has closed all the same
                 call(*args, **options)
+            if self.mode == "interrupt":
+                raise KeyboardInterrupt
             number = getattr(errno, self.mode)
             raise OSError(number, os.strerror(number))
 

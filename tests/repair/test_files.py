@@ -47,7 +47,7 @@ def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_what_a_repair_leaves_is_no_source(tmp_path: Path) -> None:
-    """Copies, replacements and runs are passed over in directories, copies in globs; a copy that is named is refused."""
+    """Copies, replacements and runs are passed over in directories and globs; a copy that is named is refused."""
     touch(tmp_path / "a.json")
     backup = touch(tmp_path / f"a.json.latchguard-{RUN}")
     touch(tmp_path / f"a.json.latchguard-{RUN}.new")

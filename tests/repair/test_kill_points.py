@@ -189,6 +189,20 @@ def test_an_operation_that_fails_leaves_whole_files_and_says_which(place: Place,
 
 
 @pytest.mark.long
+def test_an_interrupt_at_any_operation_leaves_whole_files(place: Place, run: Run) -> None:
+    """Ctrl-C at step n: status 130, whole files; then all is well."""
+    for strike in count(1):
+        place.reset()
+        ran = repair(run, place, mode="interrupt", strike=strike)
+        place.check_whole()
+        if ran.status == 0:
+            break
+        assert ran.status == 130
+        settle_and_undo(run, place)
+    assert strike > LEAST["before"]
+
+
+@pytest.mark.long
 def test_a_second_kill_while_the_first_is_settled_leaves_whole_files(place: Place, run: Run) -> None:
     """100 pairs of kills, the second during the re-run: old or new bytes, and then the end is reached."""
     chance = random.Random(20261130)  # noqa: S311  # which pairs, not a secret

@@ -37,6 +37,7 @@ ERROR_STATUS: Final[Mapping[str, Status]] = {
     "overwritten": Status.LOST_RACE,
     "file-system-failed": Status.FAILED,
     "run-damaged": Status.FAILED,
+    "worker-lost": Status.FAILED,
     "unsettled-plan": Status.BUG,
     "bug": Status.BUG,
 }

@@ -32,6 +32,10 @@ __all__ = ["Survey", "look", "report_outcomes", "survey_options"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DEFAULTS: Final = Limits()
+REPORT_STARTS: Final = (
+    b'{"latchguard":',
+    b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>latchguard',
+)
 
 
 class Report(Protocol):
@@ -114,8 +118,18 @@ def _split_rules(_context: click.Context, _parameter: click.Parameter, value: tu
 
 
 def _check_report(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.endswith((".json", ".html")):
+    """Refuse a name whose file is no report: `--report session.json` must not cost a session."""
+    if value is None:
+        return None
+    if not value.endswith((".json", ".html")):
         raise click.BadParameter("expected a name that ends in .json or .html")
+    try:
+        with open(value, "rb") as file:  # noqa: PTH123  # the path is a string as click gave it
+            start = file.read(max(map(len, REPORT_STARTS)))
+    except OSError:
+        return value  # it is not there, or writing it says why not
+    if start and not start.startswith(REPORT_STARTS):
+        raise click.BadParameter(f"{escape(value)} is there and is no report; it is left alone")
     return value
 
 
@@ -233,7 +247,7 @@ def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRu
 @contextmanager
 def _report_file(path: str) -> Iterator[Callable[[str], object]]:
     """Write a report for its reader alone (it holds conversation text); the file appears when it is whole."""
-    part = f"{path}.part"
+    part = f"{path}.latchguard-report"  # a name that no scan of this directory takes for a session
     try:
         number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(number, "w", encoding="utf-8") as file:

@@ -25,6 +25,7 @@ __all__ = [
     "SourceRefusedError",
     "SourceTooLargeError",
     "UnsettledPlanError",
+    "WorkerLostError",
     "escape",
 ]
 
@@ -188,3 +189,14 @@ class UnsettledPlanError(FileError):
             f"{escape(self.source)}: the repaired bytes still ask for {self.steps} steps; "
             "nothing was written, please report this"
         )
+
+
+@define(repr=False, str=False, eq=False)
+class WorkerLostError(LatchguardError):
+    """One of the *jobs* processes that look at files was killed, most likely for want of memory."""
+
+    code: ClassVar[str] = "worker-lost"
+    jobs: int
+
+    def __str__(self) -> str:
+        return f"one of {self.jobs} processes was killed, out of memory perhaps; try fewer --jobs"

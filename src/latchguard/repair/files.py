@@ -44,7 +44,7 @@ __all__ = [
 # A run's name, as it stands in the names of the copies: when it began (UTC), and four random bytes.
 RUN_NAME: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 _CHUNK: Final = 2**20
-_LEFTOVER: Final = re.compile(r"\.latchguard-" + RUN_NAME.pattern + r"(?:\.new)?\Z", re.ASCII)
+_LEFTOVER: Final = re.compile(r"\.latchguard-(?:" + RUN_NAME.pattern + r"(?:\.new)?|report)\Z", re.ASCII)
 
 
 @frozen

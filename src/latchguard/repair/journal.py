@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-import orjson
 from attrs import asdict, evolve, frozen
 
 from latchguard.core.findings import Finding
 from latchguard.core.jsonspans import Insert, Replace, format_path
-from latchguard.core.jsontext import dump_json
+from latchguard.core.jsontext import dump_json, load_json
 from latchguard.repair import osops
 from latchguard.repair.errors import RunDamagedError, RunNotFoundError, SourceNotFoundError
 from latchguard.repair.files import RUN_NAME
@@ -178,8 +177,8 @@ def _records(path: str) -> Iterator[tuple[int, Any]]:
         return
     for number, line in enumerate(raw.split(b"\n"), 1):
         try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
+            record = load_json(line.decode())  # a path that is no UTF-8 has lone surrogates
+        except ValueError:
             continue
         yield number, record
 

@@ -7,6 +7,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
@@ -16,7 +17,7 @@ from attrs import frozen
 
 from latchguard.core.errors import LatchguardError
 from latchguard.core.findings import Finding
-from latchguard.repair.errors import BugError
+from latchguard.repair.errors import BugError, WorkerLostError
 from latchguard.repair.files import FileSource, open_file, read_file
 from latchguard.repair.planning import plan_bytes
 from latchguard.repair.plans import Plan, PlanOptions
@@ -83,6 +84,9 @@ def look_at_files(
     Returns:
         Each source with its outcome, in the order of *sources*.
 
+    Raises:
+        WorkerLostError: one of the processes was killed.
+
     Guarantees:
         Lazy, and bounded: never more outcomes are held than a few per process.
     """
@@ -92,14 +96,18 @@ def look_at_files(
             yield from look((source,))
         return
     waiting: deque[Future[list[tuple[FileSource, Outcome]]]] = deque()
-    with ProcessPoolExecutor(jobs, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        remaining = iter(sources)
-        while batch := tuple(islice(remaining, _BATCH)):
-            waiting.append(pool.submit(look, batch))
-            if len(waiting) >= jobs * _AHEAD:
+    context = get_context("spawn")
+    try:
+        with ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+            remaining = iter(sources)
+            while batch := tuple(islice(remaining, _BATCH)):
+                waiting.append(pool.submit(look, batch))
+                if len(waiting) >= jobs * _AHEAD:
+                    yield from waiting.popleft().result()
+            while waiting:
                 yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise WorkerLostError(jobs) from error
 
 
 def _look_at_batch(

@@ -46,7 +46,8 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
-_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+# A network file system may know no locks, or none (EBADF) on a file that is open for reading.
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
 # What a replacement must not lose; the rest (security.*, trusted.*) is the system's to set.
 _ATTRIBUTES: Final = ("user.", "system.posix_acl_access")
 
@@ -187,7 +188,7 @@ def _attribute_names(handle: Handle) -> Sequence[str]:
     try:
         names = os.listxattr(handle.number)
     except OSError as error:
-        if error.errno in _NO_LOCKS:  # a file system without attributes has none to lose
+        if error.errno == errno.ENOTSUP:  # a file system without attributes has none to lose
             return ()
         raise
     return [name for name in names if name.startswith(_ATTRIBUTES)]
@@ -232,6 +233,7 @@ def unlink(path: str) -> None:
 
 def make_directory(path: str) -> None:
     """Make a directory for its owner alone, and its parents; nothing happens where it is one already."""
+    path = os.path.abspath(path)
     with _doing("make the directory", path):
         try:
             os.mkdir(path, 0o700)
@@ -241,6 +243,8 @@ def make_directory(path: str) -> None:
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
+            return
+    sync_directory(os.path.dirname(path))
 
 
 def remove_directory(path: str) -> None:
