@@ -221,17 +221,18 @@ def test_body_of_200_megabytes_leaves_unread(library: ModuleType) -> None:
 
 
 @libraries
-def test_multipart_and_other_paths_pass_untouched(library: ModuleType) -> None:
+@sides
+def test_multipart_and_other_paths_pass_untouched(library: ModuleType, *, is_async: bool) -> None:
     """Uploads and requests without a conversation are counted, and the very request goes on."""
     sink = Sink(library)
     transport = guard(sink.transport)
     responses = [
-        send(library, transport, files={"file": b"x"}),
-        send(library, transport, url="http://127.0.0.1/v1/files", files={"file": b"x"}),
-        send(library, transport, url="http://127.0.0.1/v1/embeddings", json={"input": "x"}),
-        send(library, transport, method="GET", url="http://127.0.0.1/v1/responses"),
-        send(library, transport, method="POST", url="http://127.0.0.1/v1/responses"),
-        send(library, transport, method="GET", url="http://127.0.0.1/v1/models"),
+        send(library, transport, is_async=is_async, files={"file": b"x"}),
+        send(library, transport, is_async=is_async, url="http://127.0.0.1/v1/files", files={"file": b"x"}),
+        send(library, transport, is_async=is_async, url="http://127.0.0.1/v1/embeddings", json={"input": "x"}),
+        send(library, transport, is_async=is_async, method="GET", url="http://127.0.0.1/v1/responses"),
+        send(library, transport, is_async=is_async, method="POST", url="http://127.0.0.1/v1/responses"),
+        send(library, transport, is_async=is_async, method="GET", url="http://127.0.0.1/v1/models"),
     ]
     assert [sent is response.request for sent, response in zip(sink.requests, responses, strict=True)] == [True] * 6
     counts = transport.counts
