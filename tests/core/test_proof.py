@@ -112,7 +112,9 @@ def test_a_split_for_each_place_and_the_outermost_one() -> None:
 @pytest.mark.parametrize("low", [LOW, "\ufffd", ""])
 def test_half_a_character_at_the_cut(half: str, low: str) -> None:
     """Whether it stands alone or an encoder replaced it, half a character next to the cut is set aside."""
-    assert proven(HEAD + half + MARKER + low + TAIL, HEAD + "\U0001f600 cut \U0001f600" + TAIL)
+    clip = HEAD + half + MARKER + low + TAIL
+    assert split_clip(clip) == (Split(HEAD, TAIL),)
+    assert proven(clip, HEAD + "\U0001f600 cut \U0001f600" + TAIL)
 
 
 @pytest.mark.parametrize(
