@@ -63,6 +63,18 @@ def test_invalid(text: str) -> None:
     assert check_json(text) is Verdict.INVALID
 
 
+@pytest.mark.parametrize("text", [text for text in VALID if len(text) < 900], ids=lambda text: ascii(text[:24]))
+@pytest.mark.parametrize("around", ["[1e400,?]", '{"a":1e400,"b":?,"c":{}}', "[[],[?],1e400]"])
+def test_valid_where_the_fast_path_gives_up(text: str, around: str) -> None:
+    """Beside a number that orjson rejects the exact judge has the word, and says the same."""
+    assert check_json(around.replace("?", text)) is Verdict.VALID
+
+
+def test_verdicts_are_part_of_what_errors_say() -> None:
+    """Their spelling."""
+    assert list(Verdict) == ["valid", "invalid", "too-deep"]
+
+
 @pytest.mark.parametrize("text", TOO_DEEP, ids=lambda text: ascii(text[:24]))
 def test_too_deep(text: str) -> None:
     """Nesting beyond 1,000 levels has a verdict of its own, whether or not it would end well."""
@@ -202,6 +214,7 @@ def test_load_deeper_than_the_stack_allows(load: Callable[[str], Any], text: str
     [
         ({"b": 1, "a": [True, None, "é"]}, '{"b":1,"a":[true,null,"é"]}'),
         (["\ud800", "é"], r'["\ud800","\u00e9"]'),
+        ({"a": "\ud800", "b": []}, r'{"a":"\ud800","b":[]}'),
         ([2**64], "[18446744073709551616]"),
     ],
 )

@@ -23,7 +23,6 @@ __all__ = ["MAX_DEPTH", "Verdict", "check_json", "dump_json", "escape_controls",
 
 MAX_DEPTH: Final = 1000
 _INT64_DIGITS: Final = 20
-_TOO_LARGE: Final = 2**64
 
 
 class Verdict(StrEnum):
@@ -46,7 +45,7 @@ _MAX_DIGITS: Final = 4300  # where int() refuses to convert
 _WIDE_INTEGER = re.compile(r"[0-9]{19}")
 
 # The grammar as data: in each state, what a token does. "value" stands for a string or scalar.
-_NEXT: Final[dict[tuple[str, str], str]] = {
+_NEXT: Final[dict[tuple[str, str | None], str]] = {
     ("value", "scalar"): "after", ("value", "string"): "after",
     ("value", "["): "push-array", ("value", "{"): "push-object",
     ("first-item", "scalar"): "after", ("first-item", "string"): "after",
@@ -98,7 +97,7 @@ def _check_tokens(text: str) -> Verdict:
         if token is None:
             return Verdict.INVALID
         position = token.end()
-        kind = token.lastgroup or ""
+        kind = token.lastgroup
         move = _NEXT.get((state, token["mark"] if kind == "mark" else kind))
         if move is None:
             return Verdict.INVALID
@@ -154,8 +153,9 @@ def load_exact(text: str) -> Any:
 
 
 def _parse_int(digits: str) -> int | float:
-    number = int(digits) if len(digits) <= _INT64_DIGITS else _TOO_LARGE
-    return number if -(2**63) <= number < 2**64 else float(digits)
+    if len(digits) <= _INT64_DIGITS and -(2**63) <= (number := int(digits)) < 2**64:
+        return number
+    return float(digits)
 
 
 def _exact_int(digits: str) -> int | float:
