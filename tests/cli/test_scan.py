@@ -1,5 +1,8 @@
 import json
 import os
+import pty
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -244,13 +247,31 @@ def test_a_killed_worker_is_status_20(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_processes_and_hash_seeds_change_nothing(sessions: Path, state: Path) -> None:
-    """Two seeds, one process or three: the same bytes on stdout."""
+    """Two seeds, one process or three, errors too: the same bytes on stdout."""
     for number in range(40):
         (sessions / f"{number:02}.json").write_bytes(SICK if number % 3 else HEALED)
-    first = installed_latchguard("scan", "--json", sessions, state=state, hash_seed="1")
-    second = installed_latchguard("scan", "--json", "--jobs", "3", sessions, state=state, hash_seed="2")
+    (sessions / "link.json").symlink_to(sessions / "sick.json")
+    first = installed_latchguard("scan", "--json", sessions, sessions / "gone*", state=state, hash_seed="1")
+    jobs = ("--jobs", "3")
+    second = installed_latchguard("scan", "--json", *jobs, sessions, sessions / "gone*", state=state, hash_seed="2")
     assert first.stdout == second.stdout
-    assert first.returncode == second.returncode == 1
+    assert first.returncode == second.returncode == 10
+    assert '"source-refused"' in first.stdout
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_and_not_in_a_pipe(tmp_path: Path, *, on_terminal: bool) -> None:
+    """On stderr; stdout is the same."""
+    for number in range(1500):
+        (tmp_path / f"{number}.json").write_bytes(SOUND)
+    reader, writer = pty.openpty() if on_terminal else os.pipe()
+    command = [sys.executable, "-m", "latchguard", "scan", str(tmp_path)]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, check=True).stdout
+    os.close(writer)
+    told = os.read(reader, 100_000) if on_terminal else b"".join(iter(lambda: os.read(reader, 1000), b""))
+    os.close(reader)
+    assert printed == b"1,500 files: 1,500 clean\n"
+    assert (b" files" in told) is on_terminal
 
 
 def test_one_file_that_trips_a_bug_does_not_hide_the_others(

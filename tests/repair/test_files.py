@@ -11,7 +11,7 @@ from latchguard.repair.errors import (
     SourceTooLargeError,
     escape,
 )
-from latchguard.repair.files import FileSource, file_digest, find_files, is_leftover, open_file, read_file
+from latchguard.repair.files import file_digest, find_files, is_leftover, open_file, read_file
 from latchguard.repair.osops import Handle
 from latchguard.repair.plans import digest
 
@@ -26,8 +26,7 @@ def touch(path: Path, raw: bytes = b"{}") -> Path:
 
 def names(directory: Path, *sources: str) -> list[str]:
     """Give the files found, relative to *directory*."""
-    found = find_files(sources)
-    return [os.path.relpath(source.path, directory) for source in found if isinstance(source, FileSource)]
+    return [os.path.relpath(source.path, directory) for source in find_files(sources)]
 
 
 def test_a_directory_is_walked_in_the_order_of_the_names_bytes(tmp_path: Path) -> None:
@@ -89,8 +88,8 @@ def test_a_name_with_glob_characters_that_exists_is_a_path(tmp_path: Path) -> No
 def test_a_glob_without_a_match_is_an_error(tmp_path: Path) -> None:
     """Nothing found is not nothing wrong."""
     (found,) = find_files([str(tmp_path / "*.json")])
-    assert isinstance(found, SourceNotFoundError)
-    assert found.source == str(tmp_path / "*.json")
+    assert isinstance(found.error, SourceNotFoundError)
+    assert found.error.source == found.path == str(tmp_path / "*.json")
 
 
 def test_only_regular_files_with_one_name_are_opened(tmp_path: Path) -> None:

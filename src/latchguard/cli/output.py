@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
 import click
@@ -20,6 +21,8 @@ __all__ = ["TextReport", "complain", "plural"]
 
 _HEAD: Final = 48
 _TAIL: Final = 24
+_LINE: Final = 240
+_MEMBERS: Final = 12  # of a record
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)  # reads well without quotes
 
 _DONE: Final = {True: "repaired", False: "would be repaired"}
@@ -104,9 +107,9 @@ def _finding_lines(finding: Finding, *, applying: bool) -> Iterable[str]:
         fate = f"left: its repair is {finding.repair.value}"
     tool = f" of tool {_show(finding.tool_name)}" if finding.tool_name else ""
     yield f"  {click.style(finding.rule, fg='yellow')} ({fate})"
-    yield f"    at      {escape(finding.path)}{tool}"
+    yield f"    at      {_cut(finding.path)}{tool}"
     if finding.note:
-        yield f"    because {escape(finding.note)}"
+        yield f"    because {_cut(finding.note)}"
     if finding.before is not None:
         yield f"    before  {click.style(_show(finding.before), fg='red')}"
     if finding.after is not None:
@@ -116,7 +119,9 @@ def _finding_lines(finding: Finding, *, applying: bool) -> Iterable[str]:
 def _show(value: Any, levels: int = 2) -> str:
     """Give *value* on one line: a record field by field, else as JSON; long texts with their middle cut out."""
     if isinstance(value, dict) and value and levels:
-        return ", ".join(f"{escape(str(key))} {_show(member, levels - 1)}" for key, member in value.items())
+        members = [f"{_show(str(key))} {_show(member, levels - 1)}" for key, member in islice(value.items(), _MEMBERS)]
+        more = len(value) - len(members)
+        return ", ".join([*members, f"and {more:,} more"] if more else members)
     text = value if isinstance(value, str) else dump_json(value).decode()
     if len(text) > _HEAD + _TAIL:
         cut = len(text) - _HEAD - _TAIL
@@ -124,6 +129,10 @@ def _show(value: Any, levels: int = 2) -> str:
     if isinstance(value, str):
         return escape(text) if _WORD.fullmatch(text) else _quote(text)
     return escape(text)
+
+
+def _cut(text: str) -> str:
+    return escape(text if len(text) <= _LINE else f"{text[:_LINE]}...")
 
 
 def _quote(text: str) -> str:

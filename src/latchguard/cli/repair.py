@@ -32,6 +32,8 @@ backup_dir_option = click.option(
 def repair_command(survey: Survey, *, applying: bool, backup_dir: str) -> Status:
     """Repair stored sessions. A dry run, unless --apply is given.
 
+    A SOURCE is a path, a glob, or a directory, which is walked to the end.
+
     Stop the process that writes the files first: at its next save it would overwrite the repair. Before a file is
     replaced, its bytes are copied beside it (.latchguard-RUN); `latchguard undo RUN` takes a run back.
 

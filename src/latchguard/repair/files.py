@@ -54,10 +54,12 @@ class FileSource:
     Args:
         path: as named, or joined from what was named.
         named: whether the command line named the file itself, or only a directory it lies in.
+        error: why there is none: nothing matches, or a directory cannot be listed.
     """
 
     path: str
     named: bool
+    error: LatchguardError | None = None
 
 
 @frozen
@@ -73,8 +75,8 @@ def is_leftover(path: str) -> bool:
     return _LEFTOVER.search(path) is not None
 
 
-def find_files(names: Iterable[str]) -> Iterator[FileSource | LatchguardError]:
-    """Give the files that *names* (paths, globs, directories) mean, in order, and an error for each that means none.
+def find_files(names: Iterable[str]) -> Iterator[FileSource]:
+    """Give the files that *names* (paths, globs, directories) mean, in order; with an error where a name means none.
 
     Guarantees:
         Lazy: one directory's names are held at a time per level. Each path comes once.
@@ -82,14 +84,12 @@ def find_files(names: Iterable[str]) -> Iterator[FileSource | LatchguardError]:
     seen: set[str] = set()
     for name in names:
         for found in _expand(name):
-            if isinstance(found, LatchguardError):
-                yield found
-            elif (key := os.path.abspath(found.path)) not in seen:
+            if (key := os.path.abspath(found.path)) not in seen:
                 seen.add(key)
                 yield found
 
 
-def _expand(name: str) -> Iterator[FileSource | LatchguardError]:
+def _expand(name: str) -> Iterator[FileSource]:
     if os.path.isdir(name):
         yield from _walk(name)
     elif os.path.lexists(name) or not glob.has_magic(name):
@@ -97,7 +97,7 @@ def _expand(name: str) -> Iterator[FileSource | LatchguardError]:
     else:
         matches = sorted(glob.iglob(name, recursive=True), key=os.fsencode)
         if not matches:
-            yield SourceNotFoundError(name, "a path or a glob with a match")
+            yield FileSource(name, named=True, error=SourceNotFoundError(name, "a path or a glob with a match"))
         for match in matches:
             if os.path.isdir(match) and not os.path.islink(match):
                 yield from _walk(match)
@@ -105,7 +105,7 @@ def _expand(name: str) -> Iterator[FileSource | LatchguardError]:
                 yield FileSource(match, named=True)
 
 
-def _walk(top: str) -> Iterator[FileSource | LatchguardError]:
+def _walk(top: str) -> Iterator[FileSource]:
     """Give what lies in *top*, depth first."""
     waiting = [top]
     while waiting:
@@ -114,7 +114,7 @@ def _walk(top: str) -> Iterator[FileSource | LatchguardError]:
             is_directory = path == top or osops.path_kind(path) == "a directory"
             below = osops.directory_entries(path) if is_directory else []
         except LatchguardError as error:
-            yield error
+            yield FileSource(path, named=True, error=error)
             continue
         if is_directory:
             waiting += (os.path.join(path, name) for name in reversed(below) if not _is_ours(name))

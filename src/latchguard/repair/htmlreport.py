@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape as escape_html
 from importlib.resources import files
+from itertools import islice
 from typing import Any, Final
 
 from latchguard.core.findings import Finding, Repair
@@ -29,6 +30,7 @@ _SESSION_BYTES: Final = 90_000  # 200 of them and the rest of the page stay belo
 _AROUND: Final = 10  # messages before and after a finding
 _HEAD: Final = 400
 _TAIL: Final = 100
+_MEMBERS: Final = 20  # of a record
 _COST: Final = {repair: cost for cost, repair in enumerate((Repair.DETECT, *list(Repair)[:3]))}
 
 ReadRows = Callable[[FileReport], Sequence[Row]]
@@ -153,8 +155,10 @@ def _value(value: Any) -> str:
     if value is None:
         return "<p class=none>nothing</p>"
     if isinstance(value, dict):
-        rows = "".join(f"<tr><th>{_text(str(key))}<td>{_pre(member)}" for key, member in value.items())
-        return f"<table class=record>{rows}</table>"
+        members = islice(value.items(), _MEMBERS)
+        rows = "".join(f"<tr><th>{_text(str(key))}<td>{_pre(member)}" for key, member in members)
+        more = f"<p>{len(value) - _MEMBERS:,} more</p>" if len(value) > _MEMBERS else ""
+        return f"<table class=record>{rows}</table>{more}"
     return _pre(value)
 
 

@@ -63,6 +63,8 @@ def look_at_file(source: FileSource, *, format_name: str | None, options: PlanOp
     """Read one file and plan its repair. Never writes, never raises a `LatchguardError`."""
 
     def look() -> Outcome:
+        if source.error is not None:
+            raise source.error
         with open_file(source.path) as handle:
             raw = read_file(handle, options.limits.file_bytes).raw
         return Outcome(source.path, source.named, plan_bytes(raw, format=format_name, options=options))
@@ -71,12 +73,12 @@ def look_at_file(source: FileSource, *, format_name: str | None, options: PlanOp
 
 
 def look_at_files(
-    sources: Iterable[FileSource | LatchguardError], *, format_name: str | None, options: PlanOptions, jobs: int = 1
+    sources: Iterable[FileSource], *, format_name: str | None, options: PlanOptions, jobs: int = 1
 ) -> Iterator[tuple[FileSource, Outcome]]:
     """Look at many files.
 
     Args:
-        sources: what to look at; an error among them is handed on as the outcome of its source.
+        sources: what to look at.
         format_name: the format of them all; None to detect it.
         options: what a plan may do.
         jobs: how many processes look.
@@ -90,10 +92,9 @@ def look_at_files(
     Guarantees:
         Lazy, and bounded: never more outcomes are held than a few per process.
     """
-    look = partial(_look_at_batch, format_name=format_name, options=options)
+    look = partial(look_at_file, format_name=format_name, options=options)
     if jobs == 1:
-        for source in sources:
-            yield from look((source,))
+        yield from ((source, look(source)) for source in sources)
         return
     waiting: deque[Future[list[tuple[FileSource, Outcome]]]] = deque()
     context = get_context("spawn")
@@ -101,7 +102,7 @@ def look_at_files(
         with ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
             remaining = iter(sources)
             while batch := tuple(islice(remaining, _BATCH)):
-                waiting.append(pool.submit(look, batch))
+                waiting.append(pool.submit(_look_at_batch, batch, look))
                 if len(waiting) >= jobs * _AHEAD:
                     yield from waiting.popleft().result()
             while waiting:
@@ -111,13 +112,6 @@ def look_at_files(
 
 
 def _look_at_batch(
-    batch: Iterable[FileSource | LatchguardError], *, format_name: str | None, options: PlanOptions
+    batch: Iterable[FileSource], look: Callable[[FileSource], Outcome]
 ) -> list[tuple[FileSource, Outcome]]:
-    outcomes: list[tuple[FileSource, Outcome]] = []
-    for source in batch:
-        if isinstance(source, LatchguardError):
-            nowhere = FileSource(str(getattr(source, "source", getattr(source, "path", ""))), named=True)
-            outcomes.append((nowhere, Outcome(nowhere.path, nowhere.named, error=source)))
-        else:
-            outcomes.append((source, look_at_file(source, format_name=format_name, options=options)))
-    return outcomes
+    return [(source, look(source)) for source in batch]
