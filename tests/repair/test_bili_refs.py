@@ -18,6 +18,7 @@ def found(**state: Any) -> list[tuple[str, str, Any, Any]]:
     repaired = apply_plan(raw, plan)
     assert plan_bytes(repaired).steps == ()
     assert {finding.rule for finding in plan.findings} <= {"stale-ref"}
+    assert all(finding.applied == (str(finding.repair) != "detect") for finding in plan.findings)
     return [
         (finding.path.removeprefix("$.payload.state."), str(finding.repair), finding.before, finding.after)
         for finding in plan.findings

@@ -112,7 +112,7 @@ def test_prose_that_is_not_what_the_id_was_made_of_is_suspect() -> None:
     prose = "<acp kind=summary> The checkpoint: all is fine."
     assert spread(poisoned(call(), text=prose)) == RECOVERED
     (found,) = plan_bytes(poisoned(text=prose)).findings
-    assert (found.rule, str(found.repair), found.after) == ("args-invalid-json", "detect", None)
+    assert (found.rule, str(found.repair), found.applied, found.after) == ("args-invalid-json", "detect", False, None)
     assert plan_bytes(poisoned(text=prose, message_id="host-1")).findings == ()
 
 
