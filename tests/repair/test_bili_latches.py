@@ -462,6 +462,16 @@ def test_a_latch_of_a_message_that_lost_its_ref_leaves_its_holder() -> None:
     assert reasons(repair(raw)) == [(ref(1), "unassigned-ref")]
 
 
+def test_of_two_messages_that_claim_a_ref_the_inverse_map_names_the_holder() -> None:
+    """The one that both directions agree on is the holder; the other is reported with the ref map."""
+    refs = {"byRaw": {kernel_id(FIRST): ref(1), "other": ref(1)}, "byRef": {ref(1): "other"}}
+    messages = [FIRST, {**user("x"), "id": "other"}]
+    raw = session(messages, clips=[{"ref": ref(1), "text": "cut"}], state={"messageRefs": refs})
+    latch, claim = plan_bytes(raw).findings
+    assert latch.before["message"] == "other"
+    assert (claim.rule, claim.path) == ("stale-ref", f"$.payload.state.messageRefs.byRaw.{kernel_id(FIRST)}")
+
+
 def test_two_messages_under_one_id_take_no_latch() -> None:
     """Ids must be unique: where two different messages share one, neither is the holder."""
     other = {**user("x"), "id": kernel_id(FIRST)}

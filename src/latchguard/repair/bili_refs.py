@@ -57,8 +57,9 @@ def _check_map(view: BiliView, path: Path) -> Iterator[Change]:
     refs = [ref for ref in view.refs.by_id.values() if ref != BLOCKED]
     if len(set(refs)) == len(refs):
         return
-    owners: dict[str, str] = {}
-    for message_id in dict.fromkeys(entry.message.id for entry in view.messages):
+    ids = dict.fromkeys(entry.message.id for entry in view.messages)
+    owners = {ref: named for ref, named in view.refs.by_ref.items() if named in ids}
+    for message_id in ids:
         ref = view.refs.by_id.get(message_id, BLOCKED)
         if ref != BLOCKED and owners.setdefault(ref, message_id) != message_id:
             yield _detect((*path, "byRaw", message_id), ref, "another message of the file holds this ref too")
