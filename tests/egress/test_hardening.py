@@ -134,7 +134,7 @@ def test_allow_bounds_the_cost(allow: str, applied: bool) -> None:
 
 def test_each_finding_is_one_warning_with_everything_escaped(caplog: pytest.LogCaptureFixture) -> None:
     """Rule, session, tool, path, the first 64 bytes; no control, newline or bidi character reaches the log."""
-    evil = "a\n\x1b[2J\u202e\ud800" + "x" * 100
+    evil = "a\n\x1b[2J\u202e" + "x" * 100
     body = {"messages": [assistant(call(evil, name="t\n\u202e")), result()]}
     harden(body, "openai-chat", session="s\n1")
     assert {(record.name, record.levelno) for record in caplog.records} == {("latchguard.egress", logging.WARNING)}

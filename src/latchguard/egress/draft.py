@@ -14,7 +14,7 @@ from attrs import Factory, define, frozen
 
 from latchguard.core.jsonspans import Path
 
-__all__ = ["AsBlocks", "BodyEdit", "Draft", "Drop", "Put", "Set"]
+__all__ = ["AsBlocks", "BodyEdit", "Draft", "Drop", "Put", "Rename", "Set"]
 
 
 @frozen
@@ -49,7 +49,15 @@ class AsBlocks:
     path: Path
 
 
-BodyEdit: TypeAlias = Set | Drop | Put | AsBlocks
+@frozen
+class Rename:
+    """Give the member at *path* another key, at its place; the last counts where both keys are there."""
+
+    path: Path
+    key: str
+
+
+BodyEdit: TypeAlias = Set | Drop | Put | AsBlocks | Rename
 
 
 class Draft:
@@ -70,6 +78,8 @@ class Draft:
                 batch.own(edit.path[:-1])[edit.path[-1]] = edit.value
             elif isinstance(edit, AsBlocks):
                 batch.as_blocks(edit.path)
+            elif isinstance(edit, Rename):
+                layouts.setdefault(edit.path[:-1], _Layout()).renamed[edit.path[-1]] = edit.key
             elif isinstance(edit, Drop):
                 layouts.setdefault(edit.path[:-1], _Layout()).drop(edit)
             else:
@@ -78,7 +88,7 @@ class Draft:
             path = max(layouts, key=len)  # inner places first: the paths of the outer ones still hold
             layout = layouts.pop(path)
             container = batch.own(path)
-            _lay_out(container, layout.dropped, layout.added)
+            _lay_out(container, layout)
             if not container and layout.owner is not None:
                 layouts.setdefault(layout.owner[:-1], _Layout()).dropped.add(layout.owner[-1])
         self.body = batch.root
@@ -111,6 +121,7 @@ class Draft:
 class _Layout:
     dropped: set[str | int] = Factory(set)
     added: dict[int, list[Any]] = Factory(dict)
+    renamed: dict[str | int, str] = Factory(dict)
     owner: Path | None = None
 
     def drop(self, edit: Drop) -> None:
@@ -148,18 +159,20 @@ class _Batch:
         return copy
 
 
-def _lay_out(container: Any, dropped: set[str | int], added: Mapping[int, list[Any]]) -> None:
+def _lay_out(container: Any, layout: _Layout) -> None:
+    before = container.copy()
     if isinstance(container, dict):
-        for key in dropped:
-            del container[key]
+        for key in layout.dropped:
+            del before[key]
+        container.clear()
+        container.update({layout.renamed.get(key, key): value for key, value in before.items()})
         return
-    items = list(container)
-    if not all(0 <= place < len(items) for place in dropped if isinstance(place, int)):
-        raise IndexError(f"no such items: {sorted(dropped, key=str)}")
+    if not all(0 <= place < len(before) for place in layout.dropped if isinstance(place, int)):
+        raise IndexError(f"no such items: {sorted(layout.dropped, key=str)}")
     container.clear()
-    for place, item in enumerate(items):
-        container += added.get(place, ())
-        if place not in dropped:
+    for place, item in enumerate(before):
+        container += layout.added.get(place, ())
+        if place not in layout.dropped:
             container.append(item)
-    for place in sorted(place for place in added if place >= len(items)):
-        container += added[place]
+    for place in sorted(place for place in layout.added if place >= len(before)):
+        container += layout.added[place]

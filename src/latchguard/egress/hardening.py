@@ -22,9 +22,10 @@ from latchguard.core.findings import Finding, Repair, Wire, permits
 from latchguard.core.identity import to_wtf8
 from latchguard.core.jsonspans import format_path
 from latchguard.core.jsontext import dump_json, load_exact
-from latchguard.egress import arguments, naming, pairing
+from latchguard.egress import arguments, content, naming, pairing
 from latchguard.egress.arguments import argument_hits
 from latchguard.egress.bodybytes import render_bytes
+from latchguard.egress.content import content_hits
 from latchguard.egress.draft import Draft
 from latchguard.egress.layout import is_list
 from latchguard.egress.naming import naming_hits
@@ -98,7 +99,8 @@ class _Run:
     session: str | None = None
     error: str | None = None
     recorded: Any = None
-    decoded: bool = False
+    decoded: bool = False  # from JSON bytes: it holds nothing that JSON could not carry
+    whole: bool = False  # ... by orjson: it holds no surrogate half
 
 
 _Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
@@ -107,6 +109,7 @@ _Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
 _AREAS: Final[tuple[tuple[tuple[EgressRule, ...], _Find], ...]] = (
     (pairing.RULES, lambda run: pairing_hits(run.draft.body, run.wire, run.demands)),
     (naming.RULES, lambda run: naming_hits(run.draft.body, run.wire, run.demands)),
+    (content.RULES, lambda run: content_hits(run.draft.body, run.wire, run.demands, decoded=run.whole)),
 )
 
 # Every rule of the exit, in the order in which they run.
@@ -188,9 +191,9 @@ def harden_json(
     """
     if not isinstance(raw, bytes):
         raise InvalidValueError("raw", "bytes", type(raw).__name__)
-    body = _parse(raw)
+    body, whole = _parse(raw)
     options = _options(body, wire, profile, allow)
-    run = _Run(Draft(body), *options, session, error, recorded, decoded=True)
+    run = _Run(Draft(body), *options, session, error, recorded, decoded=True, whole=whole)
     findings, failed = _harden(run)
     if run.draft.body is not body and (exact := _parse_wide(raw)) is not None:
         run = evolve(run, draft=Draft(exact))
@@ -199,17 +202,20 @@ def harden_json(
     return HardenedJson(render_bytes(raw, run.draft), findings, failed)
 
 
-def _parse(raw: bytes) -> Any:
+def _parse(raw: bytes) -> tuple[Any, bool]:
+    """Give the body, and whether orjson took it: then it holds no surrogate half."""
+    whole = True
     try:
         body = orjson.loads(raw)
     except ValueError:
+        whole = False
         try:
             body = load_exact(decode_utf8(raw))
         except ValueError as error:
             raise InvalidValueError("$", "a JSON body, at most 1,000 levels deep", f"{error}: {cut(raw)}") from error
     if not isinstance(body, dict | list):
         raise InvalidValueError("$", "a request body: an object, or a list of messages", cut(raw))
-    return body
+    return body, whole
 
 
 def _parse_wide(raw: bytes) -> Any:

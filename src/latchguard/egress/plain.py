@@ -15,7 +15,7 @@ from latchguard.core.findings import Wire
 from latchguard.core.jsonspans import Path
 from latchguard.egress.layout import at, conversations, declared_tools
 
-__all__ = ["NAME", "OUTPUT_TYPES", "RESPONSES_ID_LIMIT", "plainly_named", "plainly_paired"]
+__all__ = ["NAME", "OUTPUT_TYPES", "RESPONSES_ID_LIMIT", "plainly_named", "plainly_paired", "plainly_written"]
 
 OUTPUT_TYPES: Final[Mapping[str, str]] = {
     "function_call": "function_call_output",
@@ -48,10 +48,8 @@ def plainly_named(body: Any, wire: Wire, demands: Mapping[str, Any]) -> bool:
 def _is_named(body: Any, path: Path, wire: Wire, demands: Mapping[str, Any]) -> bool:
     messages = at(body, path)
     calls = _CALLS[wire](messages)
-    names = {call["name"] for call in calls}
-    if wire is Wire.OPENAI_CHAT:
-        names = {call["function"]["name"] for call in calls}
-    if not _are_names(names):
+    chat = wire is Wire.OPENAI_CHAT
+    if not _are_names({call["function"]["name"] if chat else call["name"] for call in calls}):
         return False
     if wire is Wire.OPENAI_RESPONSES:
         item_ids = [item["id"] for item in messages if "id" in item]
@@ -89,6 +87,75 @@ _CALLS: Final[Mapping[Wire, Callable[[Sequence[Any]], list[Any]]]] = {
         for key in ("functionCall", "function_call")
         if key in part
     ],
+}
+
+
+# Demands of which a content rule may have to look at every block.
+_LOOKS_AT_BLOCKS: Final = frozenset(
+    {
+        "content-key",
+        "content-text",
+        "no-empty-text",
+        "prefill",
+        "reasoning-content",
+        "result-text",
+        "roles-alternate",
+        "text-only",
+    }
+)
+_STR: Final = {str}
+
+
+def plainly_written(body: Any, wire: Wire, demands: Mapping[str, Any]) -> bool:
+    """Say whether no text, result or field of *body* concerns a content rule; surrogate halves are not looked for."""
+    if not _LOOKS_AT_BLOCKS.isdisjoint(demands):
+        return False
+    try:
+        if wire is Wire.ANTHROPIC and isinstance(body, dict) and "system" in body:
+            system = body["system"]
+            if type(system) is not str and not _blocks_written(system):
+                return False
+        return all(_WRITTEN[wire](at(body, path)) for path in conversations(body, wire))
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return False
+
+
+def _chat_written(messages: Sequence[Any]) -> bool:
+    results = {type(message["content"]) for message in messages if message["role"] == "tool"}
+    return results <= _STR and [] not in [message["tool_calls"] for message in messages if "tool_calls" in message]
+
+
+def _anthropic_written(messages: Sequence[Any]) -> bool:
+    for message in messages:
+        content = message["content"]
+        if type(content) is str:
+            if not content or content.isspace():
+                return False
+        elif not _blocks_written(content):
+            return False
+    return True
+
+
+def _blocks_written(blocks: Sequence[Any]) -> bool:
+    for block in blocks:
+        kind = block["type"]
+        if kind == "text":
+            text = block["text"]
+            if not text or text.isspace():
+                return False
+        elif kind == "tool_result":
+            if type(block["content"]) is not str:
+                return False
+        elif kind not in ("tool_use", "thinking", "redacted_thinking"):
+            return False
+    return True
+
+
+_WRITTEN: Final[Mapping[Wire, Callable[[Sequence[Any]], bool]]] = {
+    Wire.OPENAI_CHAT: _chat_written,
+    Wire.OPENAI_RESPONSES: lambda items: {type(item["output"]) for item in items if "output" in item} <= _STR,
+    Wire.ANTHROPIC: _anthropic_written,
+    Wire.GEMINI: lambda _contents: True,
 }
 
 

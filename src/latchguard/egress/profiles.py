@@ -110,6 +110,69 @@ _ID_CHARSET: Final = Demand(
     date="2026-11",
     evidence="tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
 )
+_PREFILL: Final = Demand(
+    "prefill",
+    value="allowed",
+    source="langchain-ai/langchain#35072; Anthropic, prefill",
+    date="2026-11",
+    evidence="final assistant content cannot end with trailing whitespace",
+)
+_CONTENT_KEY: Final = Demand(
+    "content-key",
+    value=True,
+    source="BerriAI/litellm#39268",
+    date="2026-11",
+    evidence="missing field content; case 024",
+)
+_CONTENT_TEXT: Final = Demand(
+    "content-text",
+    value=True,
+    source="lmstudio-ai/lmstudio-bug-tracker#261",
+    date="2026-11",
+    evidence="'content' field must be a string or an array of objects",
+)
+_ROLES: Final = Demand(
+    "roles-alternate",
+    value=True,
+    source="nesquena/hermes-webui#3276",
+    date="2026-11",
+    evidence="Conversation roles must alternate; case 028",
+)
+_TEXT_ONLY: Final = Demand(
+    "text-only",
+    value=True,
+    source="nesquena/hermes-webui#2297",
+    date="2026-11",
+    evidence="case 027",
+)
+_NO_EMPTY_TEXT: Final = Demand(
+    "no-empty-text",
+    value=True,
+    source="Anthropic, Messages, and servers modelled on it",
+    date="2026-11",
+    evidence="text content blocks must be non-empty",
+)
+_RESULT_TEXT: Final = Demand(
+    "result-text",
+    value=True,
+    source="NousResearch/hermes-agent#55093 (Amazon Bedrock)",
+    date="2026-11",
+    evidence="text content blocks must be non-empty; case 073",
+)
+_NO_REASONING_CONTENT: Final = Demand(
+    "reasoning-content",
+    value="refused",
+    source="BerriAI/litellm#30835",
+    date="2026-11",
+    evidence="case 029",
+)
+_REASONING_CONTENT: Final = Demand(
+    "reasoning-content",
+    value="required",
+    source="DeepSeek, thinking mode with tools",
+    date="2026-11",
+    evidence="Missing `reasoning_content` field in the assistant message at message index",
+)
 
 PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
     {
@@ -117,23 +180,23 @@ PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
         "openai-chat-id40": (_ID40,),
         "azure-openai": (),
         "anthropic": (_ID_CHARSET,),
-        "anthropic-prefill": (),
+        "anthropic-prefill": (_PREFILL,),
         "anthropic-no-prefill": (_NO_PREFILL,),
         "anthropic-prefix-bound": (),
         "anthropic-compat-strict": (_TURNS_APART,),
-        "bedrock": (_ID_CHARSET,),
+        "bedrock": (_ID_CHARSET, _RESULT_TEXT),
         "gemini": (),
         "gemini-3": (),
-        "mistral": (_NINE,),
-        "deepseek-thinking": (),
+        "mistral": (_NINE, _NO_REASONING_CONTENT),
+        "deepseek-thinking": (_REASONING_CONTENT,),
         "strict-args": _STRICT_ARGS,
         "strict-required": _STRICT_REQUIRED,
         "strict-ids": (_UNIQUE_CALL_IDS,),
-        "strict-content": (),
-        "strict-template": (),
-        "strict-empty-text": (),
-        "no-null-content": (),
-        "text-only": (),
+        "strict-content": (_CONTENT_KEY,),
+        "strict-template": (_ROLES,),
+        "strict-empty-text": (_NO_EMPTY_TEXT,),
+        "no-null-content": (_CONTENT_TEXT,),
+        "text-only": (_TEXT_ONLY,),
         "stored": (_OPEN_TAIL,),
         "postgres-jsonb": (),
     }

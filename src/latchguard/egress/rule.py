@@ -46,6 +46,17 @@ class Trigger(StrEnum):
     REPEATED_TOOL = "repeated-tool"  # a declared tool with the name of an earlier one
     REPEATED_ITEM = "repeated-item"  # an item with the id of an earlier one
     UNSTORED_ITEM = "unstored-item"  # an item with an id that no server knows
+    HALF = "half"  # a string or key with a raw surrogate half
+    MISSING_CONTENT = "missing-content"  # a message without the key
+    NULL_CONTENT = "null-content"  # a message whose content is null
+    EMPTY_CALLS = "empty-calls"  # an empty list of calls
+    OUTPUT = "output"  # a tool result that is neither text nor parts
+    REASONING_CONTENT = "reasoning-content"  # an assistant message, where that field matters
+    IMAGE = "image"  # every image block (Anthropic)
+    IMAGE_PART = "image-part"  # every image, where none is taken
+    TRAILING_SPACE = "trailing-space"  # a last assistant text that ends in white space
+    EMPTY_TEXT = "empty-text"  # a blank text where none is taken
+    SAME_ROLE = "same-role"  # a run of messages of one role
     TRAILING_MODEL = "trailing-model"  # the model's turn at the end
 
 
