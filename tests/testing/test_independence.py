@@ -31,3 +31,10 @@ def test_the_planted_kernels_are_not_made_of_the_core() -> None:
     """Nor are the kernels that the laws are tried on, and the host that drives them."""
     for stem in ALSO_FREE:
         assert not {name for name in imports_of(stem) if name.startswith("latchguard.core")}
+
+
+def test_public_names_exist() -> None:
+    """Each name of the package resolves, and is sorted."""
+    names = latchguard.testing.__all__
+    assert names == sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    assert [name for name in names if not hasattr(latchguard.testing, name)] == []

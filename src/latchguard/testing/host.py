@@ -78,15 +78,18 @@ class Host:
             self._take(history)
 
     def _latch(self, dice: Dice) -> None:
-        refs = self.run.model.refs
-        able = [
-            entry for entry in self.history
-            if entry["kind"] in LATCHABLE_KINDS and refs.get(entry["id"]) not in (None, BLOCKED)
-        ]  # fmt: skip
-        target = self._pick(dice, self.history if dice.once_in(8) or not able else able)
+        target = self._pick(dice, self._latch_targets(dice))
         text = make_clip(dice, self.originals[target["id"]]["text"])
         view = dice.pick(_VIEWS) if self._has("view-latch") else None
         self._do({"op": "latch", "id": target["id"], "text": text, "view": view})
+
+    def _latch_targets(self, dice: Dice) -> Sequence[Json]:
+        """Give the messages that may carry a latch; now and then protected ones, or any."""
+        refs = self.run.model.refs
+        unprotected = [entry for entry in self.history if refs.get(entry["id"]) not in (None, BLOCKED)]
+        able = [entry for entry in unprotected if entry["kind"] in LATCHABLE_KINDS]
+        protected = [entry for entry in self.history if refs.get(entry["id"]) == BLOCKED]
+        return dice.pick((*(able,) * 8, protected, self.history)) or self.history
 
     def _restamp(self, dice: Dice) -> None:
         history = list(self.history)

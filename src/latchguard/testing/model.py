@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from latchguard.testing.accounts import Account, check_kept_refs, check_moved, check_new_refs, read_account
 from latchguard.testing.fates import Fate, Fates, Held, Identity, differs, identity_of, is_form, plan_restamp
@@ -90,6 +90,11 @@ class Model:
             self._check_change(history, op, changed=changed)
             self._apply(history, op, events)
         self._check_view(history, op, reply["view"])
+
+    def fork(self) -> Model:
+        """Give a model that goes on from here on its own."""
+        ever = defaultdict(set, {identity: set(texts) for identity, texts in self.ever.items()})
+        return evolve(self, issued=set(self.issued), ever=ever)
 
     def shown(self, message: Mapping[str, Any]) -> frozenset[str]:
         """Give the texts that *message*, in the form given, may show: one, but where the contract is silent."""

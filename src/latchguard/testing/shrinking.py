@@ -14,7 +14,7 @@ from latchguard.testing.laws import LAWS, Violation
 
 __all__ = ["Broken", "shrink_run"]
 
-_MOST_TRIES = 1_500
+_MOST_TRIES = 1_000
 _GRAVITY = {name: rank for rank, name in enumerate(LAWS)}
 
 
