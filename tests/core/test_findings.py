@@ -1,7 +1,7 @@
 import pytest
 
 from latchguard import Finding
-from latchguard.core.findings import Repair, permits
+from latchguard.core.findings import Repair, Wire, permits
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,12 @@ from latchguard.core.findings import Repair, permits
 def test_permits(allow: Repair, permitted: set[Repair]) -> None:
     """Everything up to its own cost; what can only be detected is never repaired."""
     assert {repair for repair in Repair if permits(allow, repair)} == permitted
+
+
+def test_spellings() -> None:
+    """Wires and costs stand in options, reports and documents under these names, costs from cheap to dear."""
+    assert list(Wire) == ["openai-chat", "openai-responses", "anthropic", "gemini"]
+    assert list(Repair) == ["lossless", "placeholder", "lossy", "detect"]
 
 
 def test_finding_says_where_and_what_at_least() -> None:

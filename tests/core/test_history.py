@@ -102,6 +102,7 @@ def test_history_is_not_indexed_again() -> None:
     """The positions of a history are the ones it keeps."""
     history = History([ONE])
     assert positions_of(history) is history.positions
+    assert positions_of([ONE, TWO]) == {"a": 0, "b": 1}
 
 
 @pytest.mark.parametrize("messages", [None, iter([ONE]), {ONE}])

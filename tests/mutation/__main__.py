@@ -42,7 +42,7 @@ ALSO: Final[dict[str, Sequence[str]]] = {
     "state": ("replaying", "restamping"),
 }
 HIGH_TARGET: Final = {"identity", "refs", "latches", "restamping", "replaying", "jsontext", "proof"}
-WITHOUT_CODE: Final = {"__init__", "reasons"}
+WITHOUT_CODE: Final = {"__init__"}
 
 
 class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
