@@ -16,7 +16,7 @@ import calendar
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from latchguard.core.errors import LatchguardError
@@ -116,14 +116,30 @@ def recover_run(root: str, name: str) -> RunRecord:
     """Settle what is open in one run, and forget it where it replaced nothing.
 
     The caller holds `locked_runs(root)`.
+
+    Raises:
+        FileSystemError: a file could not be settled; the others are.
     """
     run = load_run(root, name)
     if run.count(None):
         with open_journal(root, name) as journal:
-            run = RunRecord(name, tuple(entry if entry.fate else settle(journal, entry) for entry in run.entries))
+            run = RunRecord(name, tuple(_settle_all(journal, run.entries)))
     if not is_kept(run):
         remove_journal(root, name)
     return run
+
+
+def _settle_all(journal: Journal, entries: Iterable[Entry]) -> list[Entry]:
+    settled: list[Entry] = []
+    failed: LatchguardError | None = None
+    for entry in entries:
+        try:
+            settled.append(entry if entry.fate else settle(journal, entry))
+        except LatchguardError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return settled
 
 
 def is_kept(run: RunRecord) -> bool:
