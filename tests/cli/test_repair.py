@@ -255,8 +255,8 @@ def test_a_link_is_never_replaced(sick: Path, state: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/usr/bin/setpriv").exists(), reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written_is_status_20() -> None:
-    """The original stays, and the message says which file could not be made."""
+def test_what_may_not_be_written_or_read_is_status_20() -> None:
+    """A directory: the original stays, and the message says which file could not be made. A file: the same, to read."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         directory.chmod(0o755)
@@ -271,6 +271,9 @@ def test_a_directory_that_may_not_be_written_is_status_20() -> None:
         assert ran.returncode == 20
         assert re.search(rf"{sick}\.latchguard-\S+: cannot create: Permission denied", ran.stderr)
         assert sick.read_bytes() == SICK
+        sick.chmod(0)
+        ran = installed_latchguard("scan", sick, state=state, prefix=nobody)
+        assert (ran.returncode, ran.stderr) == (20, f"latchguard: {sick}: cannot open: Permission denied\n")
 
 
 @pytest.fixture

@@ -45,18 +45,18 @@ class RepairRun:
     recovered: tuple[RunRecord | LatchguardError, ...]
     name: str = field(factory=new_run_name)
     replaced: int = 0
-    _begun: int = 0
-    _left: int = 0
-    _journal: Journal | None = None
-    _closing: ExitStack = field(factory=ExitStack)
+    _begun: int = field(default=0, init=False)
+    _left: int = field(default=0, init=False)
+    _journal: Journal | None = field(default=None, init=False)
+    _closing: ExitStack = field(factory=ExitStack, init=False)
 
     def replace(self, handle: osops.Handle, found: FileBytes, new: bytes, plan: Plan) -> None:
         """Put *new* in place of the open file, whose bytes are *found*; steps 2 to 4 above."""
         journal = self._open_journal()
-        self._begun += 1
         times = found.status.st_atime_ns, found.status.st_mtime_ns
-        entry = Entry(self._begun, handle.path, plan.before, digest(new), *times)
+        entry = Entry(self._begun + 1, handle.path, plan.before, digest(new), *times)
         journal.begin(entry, plan)
+        self._begun += 1
         replacement = replacement_path(handle.path, self.name)
         try:
             _write_beside(backup_path(handle.path, self.name), found.raw, handle, found.status)
