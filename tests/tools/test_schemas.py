@@ -1,5 +1,6 @@
 """Gemini's schema types as JSON Schema's."""
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -59,11 +60,34 @@ def test_a_type_inside_data_is_left_alone(key: str, data: Any) -> None:
         ({"additionalProperties": {"type": "STRING"}}, {"additionalProperties": {"type": "string"}}),
         ({"$defs": {"A": {"type": "STRING"}}}, {"$defs": {"A": {"type": "string"}}}),
         ({"items": [{"type": "STRING"}]}, {"items": [{"type": "string"}]}),
+        (
+            {"properties": {"a": {"type": "STRING"}, "b": True}},
+            {"properties": {"a": {"type": "string"}, "b": True}},
+        ),
     ],
 )
 def test_edges(schema: Any, expected: Any) -> None:
     """Unspecified types go, lists of types and of schemas are turned."""
     assert to_json_schema(schema) == expected
+
+
+STRING = {"type": "STRING"}
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        dict.fromkeys(
+            ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"), STRING
+        ),
+        {key: [STRING] for key in ("anyOf", "allOf", "oneOf", "prefixItems")},
+        {key: {"a": STRING} for key in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")},
+    ],
+)
+def test_every_place_of_a_schema_is_known(places: dict[str, Any]) -> None:
+    """A schema stands under one of these keys, in a list, or by name."""
+    for key, held in places.items():
+        assert json.dumps(to_json_schema({key: held})) == json.dumps({key: held}).replace("STRING", "string")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,60 @@ def test_shape_decides_or_nothing_does(body: Any, wire: Wire | None) -> None:
     assert detect_wire(body) is wire
 
 
+@pytest.mark.parametrize(
+    ("keys", "wire"),
+    [
+        ("system anthropic_version anthropic_beta stop_sequences mcp_servers", ANTHROPIC),
+        (
+            (
+                "functions function_call frequency_penalty logprobs max_completion_tokens n parallel_tool_calls "
+                "presence_penalty reasoning_effort response_format seed stop stream_options"
+            ),
+            CHAT,
+        ),
+    ],
+)
+def test_a_key_that_one_wire_has_decides(keys: str, wire: Wire) -> None:
+    """Each of these settings exists on one of the two wires that keep `messages`."""
+    assert {key: detect_wire({"messages": TEXT, key: 1}) for key in keys.split()} == dict.fromkeys(keys.split(), wire)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wire"),
+    [
+        ("image_url input_audio file refusal video_url", CHAT),
+        ("input_text output_text input_image input_file", RESPONSES),
+        (
+            (
+                "tool_use tool_result server_tool_use web_search_tool_result mcp_tool_use mcp_tool_result thinking "
+                "redacted_thinking image document search_result container_upload"
+            ),
+            ANTHROPIC,
+        ),
+        ("text unknown", None),
+    ],
+)
+def test_a_block_that_one_wire_has_decides(kinds: str, wire: Wire | None) -> None:
+    """Each of these block types exists on one wire."""
+    found = {kind: detect_wire([{"role": "user", "content": [{"type": kind}]}]) for kind in kinds.split()}
+    assert found == dict.fromkeys(kinds.split(), wire)
+
+
+@pytest.mark.parametrize(
+    ("tool", "wire"),
+    [
+        ({"type": "function", "function": {}}, CHAT),
+        ({"type": "custom", "custom": {}}, CHAT),
+        ({"name": "f", "input_schema": {}}, ANTHROPIC),
+        ({"type": "bash_20250124", "name": "bash"}, ANTHROPIC),
+        ({"type": "web_search"}, None),
+    ],
+)
+def test_the_shape_of_a_tool_decides(tool: Any, wire: Wire | None) -> None:
+    """Tools are declared in another shape on each wire."""
+    assert detect_wire({"messages": TEXT, "tools": [tool]}) is wire
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
