@@ -37,6 +37,39 @@ def test_every_error_is_exported() -> None:
     assert {found.__name__ for found in CLASSES} <= set(errors.__all__)
 
 
+# What callers and logs go by: a code does not change.
+CODES = {
+    "ArgumentsError": "arguments-not-object",
+    "DuplicateMessageError": "duplicate-message",
+    "HolderAbsentError": "holder-absent",
+    "IdentityMismatchError": "identity-mismatch",
+    "InvalidValueError": "invalid-value",
+    "LatchError": "latch-refused",
+    "LatchguardError": "error",
+    "MessageConflictError": "message-conflict",
+    "MissingPathError": "missing-path",
+    "NumberingError": "bad-numbering",
+    "ProfileConflictError": "profile-conflict",
+    "SchemaOutdatedError": "old-schema",
+    "SessionExistsError": "session-exists",
+    "SessionNotFoundError": "session-not-found",
+    "StaleRefError": "stale-ref",
+    "StaleStateError": "stale-state",
+    "StateVersionError": "newer-schema",
+    "StoreBusyError": "store-busy",
+    "StoreFailedError": "store-failed",
+    "UnknownDropError": "unknown-drop",
+    "UnknownMessageError": "unknown-message",
+    "UnknownProfileError": "unknown-profile",
+    "WireUndecidedError": "wire-undecided",
+}
+
+
+def test_codes_are_stable() -> None:
+    """Each error keeps the code it was released with."""
+    assert {found.__name__: found.code for found in CLASSES if found.__name__ in CODES} == CODES
+
+
 def test_codes_are_unique() -> None:
     """A caller can tell the errors apart by their code."""
     codes = [error.code for error in EXAMPLES]
@@ -107,6 +140,8 @@ def test_cut_of_hostile_values() -> None:
     assert cut(Broken()).startswith("<Broken instance")
     assert cut(Rude()).startswith("\\x1b[31my")
     assert len(cut(Rude())) == 64
+    assert cut(Rude()).endswith("y...")
+    assert cut([" ~\\"]) == r"[' ~\\']"
 
 
 def test_cut_to_a_limit() -> None:

@@ -49,13 +49,13 @@ SHOWN_CHARACTERS = 64
 def cut(value: object, limit: int = SHOWN_CHARACTERS) -> str:
     """Give the ASCII `repr` of *value*, cut to *limit* characters: safe for a terminal, a log and an error."""
     if isinstance(value, str | bytes):
-        text = ascii(value[: limit + 1])
+        text = ascii(value[:limit])
     else:
         try:
             text = _BOUNDED.repr(value)
         except ValueError:  # an integer with more digits than Python will print
             text = f"<{type(value).__name__}>"
-        text = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text[: limit + 1])
+        text = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
