@@ -110,6 +110,25 @@ def test_undo_says_when_a_file_or_its_copy_is_gone(sick: Path, state: Path, gone
     assert f"{path}: expected" in undone.stderr
 
 
+def test_undo_trusts_no_copy_that_changed(sick: Path, state: Path) -> None:
+    """Status 12; the repaired file stays."""
+    run = RUN.findall(latchguard("repair", "--apply", sick, state=state).stdout)[0]
+    (backup,) = backups(sick)
+    backup.write_bytes(SICK[:-1])
+    undone = latchguard("undo", run, state=state)
+    assert undone.returncode == 12
+    assert undone.stderr.startswith(f"latchguard: {backup}: the copy changed since the run made it; ")
+    assert sick.read_bytes() == HEALED
+
+
+def test_undo_gives_the_time_back_though_the_copy_was_touched(sick: Path, state: Path) -> None:
+    """The journal knows it."""
+    run = RUN.findall(latchguard("repair", "--apply", sick, state=state).stdout)[0]
+    backups(sick)[0].touch()
+    assert latchguard("undo", run, state=state).returncode == 0
+    assert sick.stat().st_mtime_ns == TIME_NS
+
+
 @pytest.mark.parametrize("run", ["20261130-120000-0123abcd", "../../etc", "", "x"])
 def test_undo_of_no_run_is_status_10(state: Path, run: str) -> None:
     """A name that is no run's leads nowhere."""
@@ -186,6 +205,16 @@ def test_two_repairs_do_not_fight(sick: Path, state: Path) -> None:
     assert (ran.returncode, forgetting.returncode) == (11, 11)
     assert "locked by another process" in ran.stderr
     assert sick.read_bytes() == SICK
+
+
+def test_undo_waits_for_nobody(sick: Path, state: Path) -> None:
+    """Neither for the runs nor for the file: status 11, nothing changed."""
+    run = RUN.findall(latchguard("repair", "--apply", sick, state=state).stdout)[0]
+    for held in (state / "latchguard" / "runs" / "lock", sick):
+        with held.open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert latchguard("undo", run, state=state).returncode == 11
+    assert sick.read_bytes() == HEALED
 
 
 def test_a_file_that_somebody_locked_is_left(sick: Path, state: Path) -> None:

@@ -77,8 +77,10 @@ def _restore(entry: Entry, backup: str) -> None:
 
 def _make_ready(entry: Entry, backup: str) -> None:
     """See that the copy is whole, and give it the times of the file that it was made from."""
-    if file_digest(backup) != entry.before:
+    if osops.path_kind(backup) is None:
         raise SourceNotFoundError(backup, "the copy that the run made")
+    if file_digest(backup) != entry.before:
+        raise LostRaceError(backup, "the copy changed since the run made it")
     with osops.opened(backup) as handle:
         osops.change_times(handle, entry.accessed_ns, entry.modified_ns)
         osops.sync(handle)
