@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from latchguard.testing.protocol import CAPABILITIES, Kernel
     from latchguard.testing.scope import check_small_scope
     from latchguard.testing.stdio import StdioKernel
+    from latchguard.testing.store_kernel import check_store
 
 _HOMES = {
     "checking": ("Conformance", "NonConformanceError", "check_kernel"),
@@ -27,6 +28,7 @@ _HOMES = {
     "protocol": ("CAPABILITIES", "Kernel"),
     "scope": ("check_small_scope",),
     "stdio": ("StdioKernel",),
+    "store_kernel": ("check_store",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -44,6 +46,7 @@ __all__ = [
     "Violation",
     "check_kernel",
     "check_small_scope",
+    "check_store",
     "faults",
     "planted",
     "strategies",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from latchguard.testing.protocol import Json
@@ -84,6 +84,3 @@ def fail_at_statement(engine: Engine, count: int) -> Iterator[None]:
     finally:
         for target, name in hooks:
             event.remove(target, name, tick)
-
-
-Failing: TypeAlias = Callable[[Any, int], AbstractContextManager[None]]

@@ -29,7 +29,6 @@ from latchguard.testing.settling import SURVIVAL, DropRecord, Plan, alike_drops,
 
 __all__ = ["Model"]
 
-_ANY_REASON: Final = REASONS | {"malformed"}
 _SUPERSEDED: Final = frozenset(("superseded",))
 
 
@@ -137,7 +136,7 @@ class Model:
         if op["op"] == "release":
             alike = alike_drops(self.quarantine, op["drop"]) if op["drop"] in self.quarantine else []
             homes = [self._release_homes(history, self.quarantine[drop]) for drop in alike]
-            return frozenset() if homes and all(len(found) == 1 for found in homes) else _ANY_REASON
+            return frozenset() if homes and all(len(found) == 1 for found in homes) else REASONS
         return frozenset()
 
     def _check_refused(self, history: Sequence[Json], op: Json, reason: str, *, changed: bool) -> None:
@@ -150,7 +149,7 @@ class Model:
             return
         if not allowed:
             raise violation("capabilities", op["op"], "what is declared and well-formed is done", f"refused: {reason}")
-        if reason not in allowed:
+        if reason not in allowed and op["op"] != "release":
             raise violation("right-reason", op["op"], f"one of {sorted(allowed)}", reason)
 
     def _check_change(self, history: Sequence[Json], op: Json, *, changed: bool) -> None:
@@ -312,7 +311,7 @@ class Model:
 
     def _plan_fork(self, history: Sequence[Json], _op: Json, _: Collection[str]) -> Plan:
         present = {message["id"] for message in history}
-        return Plan(may_vanish=frozenset(self.latches.keys() - present))
+        return Plan(may_vanish=frozenset(self.latches.keys() - present), forks=True)
 
     def _plan_release(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
         found = {

@@ -41,6 +41,7 @@ class Plan:
         revivals: drop id -> the messages that it may come back to.
         must_revive: sets of drop ids, each with how many of them must come back.
         may_vanish: the messages whose latches may go without trace (those that a fork leaves behind).
+        forks: whether the quarantine may stay behind, or come along under other names.
     """
 
     fates: Fates = field(factory=Fates)
@@ -48,6 +49,7 @@ class Plan:
     revivals: Mapping[str, frozenset[str]] = field(factory=dict)
     must_revive: Sequence[tuple[frozenset[str], int]] = ()
     may_vanish: frozenset[str] = frozenset()
+    forks: bool = False
 
 
 @define
@@ -112,6 +114,15 @@ class _Search:
                 if self.account.quarantine[key] != drop.content:
                     raise violation("right-reason", f"drop {key}", drop.content, self.account.quarantine[key])
                 self.after.quarantine[key] = drop
+        if self.plan.forks:
+            left = [drop for key, drop in self.old.items() if key not in self.after.quarantine]
+            for key, content in list(self.added.items()):
+                for drop in left:
+                    if drop.content == content:
+                        self.after.quarantine[key] = drop
+                        left.remove(drop)
+                        del self.added[key]
+                        break
 
     def _follow(self, latches: Mapping[str, Sequence[Held]]) -> set[tuple[str, Held]]:
         """Follow each latch to its home or into quarantine, those with the least freedom first."""
@@ -164,7 +175,7 @@ class _Search:
         """Find what left the quarantine; drops that a report cannot tell apart stand for one another."""
         revived: list[str] = []
         for key, drop in self.old.items():
-            if key in self.account.quarantine:
+            if key in self.account.quarantine or self.plan.forks:
                 continue
             where = f"the dropped latch {drop.latch.text!r}"
             alike = [other for other in alike_drops(self.old, key) if other not in revived]
