@@ -341,6 +341,18 @@ def test_text_that_is_no_object_becomes_the_placeholder_and_a_finding(poison: st
     )
 
 
+def test_a_placeholder_that_was_there_is_no_finding() -> None:
+    """Only what this rendering replaced is reported, whatever stands beside it."""
+    body = {
+        "system": [use({}, "c0")],
+        "messages": [{"role": "assistant", "content": [use(PLACEHOLDER), use({}, "c2")]}],
+    }
+    parsed = parse(body, ANTHROPIC)
+    changed = [*parsed.messages[:2], evolve(parsed.messages[2], text="prose")]
+    findings = render_checked(changed, parsed.frame).findings
+    assert [(finding.path, finding.before) for finding in findings] == [("$.messages[0].content[1]", "prose")]
+
+
 def test_gemini_gets_the_placeholder_too() -> None:
     """`args` is an object as well."""
     body = {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}]}

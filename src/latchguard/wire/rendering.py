@@ -226,9 +226,9 @@ def _find_placeholders(body: Any, items: Sequence[_Item], frame: Frame) -> Itera
     poisoned = {item.message.id for item in calls if item.is_changed and load_object(item.message.text) is None}
     if not poisoned or not FORMATS[frame.wire].objects:
         return
-    section = FORMATS[frame.wire].read(body)[-1]
-    units = [unit for unit in section.units if unit.kind is Kind.TOOL_CALL]
-    for item, unit in zip(calls, units, strict=False):
+    sections = FORMATS[frame.wire].read(body)
+    units = [(section, unit) for section in sections for unit in section.units if unit.kind is Kind.TOOL_CALL]
+    for item, (section, unit) in zip(calls, units, strict=False):
         if item.message.id in poisoned and unit.text == PLACEHOLDER_ARGUMENTS:
             yield Finding(
                 rule="input-not-object",
