@@ -173,7 +173,8 @@ def test_text_in_place_of_an_object_is_found_on_object_wires(value: Any, expecte
 def anthropic(**call: Any) -> dict[str, Any]:
     use = {"type": "tool_use", "id": "t1", "name": "f", **call}
     results = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]
-    return {"messages": [{"role": "assistant", "content": [use]}, {"role": "user", "content": results}]}
+    messages = [{"role": "assistant", "content": [use]}, {"role": "user", "content": results}]
+    return {"messages": messages, "tools": [{"name": "f", "input_schema": {"type": "object"}}]}
 
 
 def gemini(**call: Any) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def loosened(body: Any, match: str) -> str:
     """Give *body* as text, without what the kind of match leaves free."""
     text = json.dumps(body, sort_keys=match == "json")
     if "placeholder" in match:
+        text = re.sub(r'"description": "[^"]*", "input_schema"', '"description": "[placeholder]", "input_schema"', text)
         text = re.sub(r"\[no result recorded[^\]]*\]|\[image omitted[^\]]*\]|\[continue\]", "[placeholder]", text)
     return text
 

@@ -49,7 +49,8 @@ def chat(*messages: Any, **options: Any) -> tuple[list[Any], list[str]]:
 
 
 def claude(*messages: Any, **options: Any) -> tuple[list[Any], list[str]]:
-    return _both({"messages": list(messages)}, "anthropic", "messages", options)
+    tools = [{"name": "f", "input_schema": {"type": "object"}}]
+    return _both({"tools": tools, "messages": list(messages)}, "anthropic", "messages", options)
 
 
 def _both(body: dict[str, Any], wire: str, key: str, options: dict[str, Any]) -> tuple[list[Any], list[str]]:

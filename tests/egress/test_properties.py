@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from latchguard import harden, harden_json
 from latchguard.core.findings import Wire
-from latchguard.egress import arguments, content, naming, pairing
+from latchguard.egress import arguments, content, naming, pairing, reasoning
 from latchguard.egress.hardening import RULES
 from latchguard.egress.layout import find_calls
 from latchguard.testing.bodies import damaged_bodies, legal_bodies
@@ -86,6 +86,7 @@ def test_fast_answers_change_no_outcome(case: tuple[Wire, Any], profile: str | N
         patch.setattr(pairing, "plainly_paired", lambda *_: False)
         patch.setattr(naming, "plainly_named", lambda *_: False)
         patch.setattr(content, "plainly_written", lambda *_: False)
+        patch.setattr(reasoning, "plainly_reasoned", lambda *_: False)
         patch.setattr(arguments, "_all_plain", lambda *_, **__: False)
         assert harden(body, wire, profile=profile) == fast
 

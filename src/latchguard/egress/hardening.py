@@ -22,7 +22,7 @@ from latchguard.core.findings import Finding, Repair, Wire, permits
 from latchguard.core.identity import to_wtf8
 from latchguard.core.jsonspans import format_path
 from latchguard.core.jsontext import dump_json, load_exact
-from latchguard.egress import arguments, content, naming, pairing
+from latchguard.egress import arguments, content, naming, pairing, reasoning, tooling
 from latchguard.egress.arguments import argument_hits
 from latchguard.egress.bodybytes import render_bytes
 from latchguard.egress.content import content_hits
@@ -31,7 +31,9 @@ from latchguard.egress.layout import is_list
 from latchguard.egress.naming import naming_hits
 from latchguard.egress.pairing import pairing_hits
 from latchguard.egress.profiles import Demands, resolve_profile
+from latchguard.egress.reasoning import reasoning_hits
 from latchguard.egress.rule import EgressRule, Fix, Hit, Scene, Trigger
+from latchguard.egress.tooling import tool_hits
 from latchguard.wire.detect import require_wire
 
 __all__ = ["RULES", "Hardened", "HardenedJson", "harden", "harden_json"]
@@ -109,6 +111,11 @@ _Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
 _AREAS: Final[tuple[tuple[tuple[EgressRule, ...], _Find], ...]] = (
     (pairing.RULES, lambda run: pairing_hits(run.draft.body, run.wire, run.demands)),
     (naming.RULES, lambda run: naming_hits(run.draft.body, run.wire, run.demands)),
+    (tooling.RULES, lambda run: tool_hits(run.draft.body, run.wire)),
+    (
+        reasoning.RULES,
+        lambda run: reasoning_hits(run.draft.body, run.wire, run.demands, run.error, run.recorded),
+    ),
     (content.RULES, lambda run: content_hits(run.draft.body, run.wire, run.demands, decoded=run.whole)),
 )
 

@@ -15,7 +15,15 @@ from latchguard.core.findings import Wire
 from latchguard.core.jsonspans import Path
 from latchguard.egress.layout import at, conversations, declared_tools
 
-__all__ = ["NAME", "OUTPUT_TYPES", "RESPONSES_ID_LIMIT", "plainly_named", "plainly_paired", "plainly_written"]
+__all__ = [
+    "NAME",
+    "OUTPUT_TYPES",
+    "RESPONSES_ID_LIMIT",
+    "plainly_named",
+    "plainly_paired",
+    "plainly_reasoned",
+    "plainly_written",
+]
 
 OUTPUT_TYPES: Final[Mapping[str, str]] = {
     "function_call": "function_call_output",
@@ -156,6 +164,28 @@ _WRITTEN: Final[Mapping[Wire, Callable[[Sequence[Any]], bool]]] = {
     Wire.OPENAI_RESPONSES: lambda items: {type(item["output"]) for item in items if "output" in item} <= _STR,
     Wire.ANTHROPIC: _anthropic_written,
     Wire.GEMINI: lambda _contents: True,
+}
+
+
+def plainly_reasoned(body: Any, wire: Wire) -> bool:
+    """Say whether *body* holds no reasoning item and no thought signature inside a call."""
+    try:
+        return all(_REASONED[wire](at(body, path)) for path in conversations(body, wire))
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return False
+
+
+def _gemini_reasoned(contents: Sequence[Any]) -> bool:
+    calls = [part["functionCall"] for content in contents for part in content["parts"] if "functionCall" in part]
+    snake = [1 for content in contents for part in content["parts"] if "function_call" in part]
+    return not snake and not [1 for call in calls if "thoughtSignature" in call or "thought_signature" in call]
+
+
+_REASONED: Final[Mapping[Wire, Callable[[Sequence[Any]], bool]]] = {
+    Wire.OPENAI_CHAT: lambda _messages: True,
+    Wire.OPENAI_RESPONSES: lambda items: "reasoning" not in [item.get("type") for item in items],
+    Wire.ANTHROPIC: lambda _messages: True,
+    Wire.GEMINI: _gemini_reasoned,
 }
 
 

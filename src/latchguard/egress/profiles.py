@@ -173,20 +173,41 @@ _REASONING_CONTENT: Final = Demand(
     date="2026-11",
     evidence="Missing `reasoning_content` field in the assistant message at message index",
 )
+_REASONING_PER_ITEM: Final = Demand(
+    "reasoning-per-item",
+    value=True,
+    source="openai/openai-agents-python#3574 (Azure OpenAI)",
+    date="2026-11",
+    evidence="was provided without its required 'reasoning' item; case 046",
+)
+_SIGNED_STEPS: Final = Demand(
+    "signed-steps",
+    value=True,
+    source="ai.google.dev, thought signatures; thClaws/thClaws#65",
+    date="2026-11",
+    evidence="Function call is missing a thought_signature in functionCall parts.",
+)
+_THINKING_BOUND: Final = Demand(
+    "thinking-bound",
+    value=True,
+    source="platform.claude.com, preserved thinking",
+    date="2026-11",
+    evidence="The block is bound to a different conversation.",
+)
 
 PROFILES: Final[Mapping[str, tuple[Demand, ...]]] = MappingProxyType(
     {
         "openai": (),
         "openai-chat-id40": (_ID40,),
-        "azure-openai": (),
+        "azure-openai": (_REASONING_PER_ITEM,),
         "anthropic": (_ID_CHARSET,),
         "anthropic-prefill": (_PREFILL,),
         "anthropic-no-prefill": (_NO_PREFILL,),
-        "anthropic-prefix-bound": (),
+        "anthropic-prefix-bound": (_THINKING_BOUND,),
         "anthropic-compat-strict": (_TURNS_APART,),
         "bedrock": (_ID_CHARSET, _RESULT_TEXT),
         "gemini": (),
-        "gemini-3": (),
+        "gemini-3": (_SIGNED_STEPS,),
         "mistral": (_NINE, _NO_REASONING_CONTENT),
         "deepseek-thinking": (_REASONING_CONTENT,),
         "strict-args": _STRICT_ARGS,

@@ -57,6 +57,16 @@ class Trigger(StrEnum):
     TRAILING_SPACE = "trailing-space"  # a last assistant text that ends in white space
     EMPTY_TEXT = "empty-text"  # a blank text where none is taken
     SAME_ROLE = "same-role"  # a run of messages of one role
+    SCHEMA = "schema"  # the parameter schema of every declared tool
+    NO_TOOLS = "no-tools"  # a history with calls in a body without tools
+    REASONING = "reasoning"  # every reasoning item (Responses)
+    LONE_REASONING = "lone-reasoning"  # one that nothing of the model's follows
+    LONE_FOLLOWER = "lone-follower"  # an assistant message with an id and no reasoning item right before it
+    SIGNATURE = "signature"  # every part with a thought signature (Gemini)
+    NESTED_SIGNATURE = "nested-signature"  # a signature inside a call
+    UNSIGNED = "unsigned"  # the first call of a step in the current turn, without one
+    ANSWER = "answer"  # every assistant message in blocks (Anthropic)
+    THOUGHT = "thought"  # every thinking block (Anthropic)
     TRAILING_MODEL = "trailing-model"  # the model's turn at the end
 
 
