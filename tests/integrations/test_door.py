@@ -151,9 +151,11 @@ def test_each_request_of_a_batch_is_checked() -> None:
             tool_use(second),
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]},
         ]
+        tools = [{"name": "run", "input_schema": {"type": "object"}}]
+        whole = {"model": "m", "max_tokens": 1, "tools": tools, "messages": history}
         requests = [
             {"custom_id": "a", "params": {"model": "m", "max_tokens": 1, "messages": history[:1]}},
-            {"custom_id": "b", "params": {"model": "m", "max_tokens": 1, "messages": history}, "extra": 1.50},
+            {"custom_id": "b", "params": whole, "extra": 1.50},
         ]
         return json.dumps({"requests": requests}, indent=1).encode()
 
