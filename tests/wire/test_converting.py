@@ -381,6 +381,24 @@ def test_deep_arguments_are_carried() -> None:
     assert lost == []
 
 
+@pytest.mark.parametrize("target", [RESPONSES, ANTHROPIC, GEMINI])
+def test_parts_of_texts_lose_nothing(target: Wire) -> None:
+    """Texts in parts are texts: nothing of them is listed."""
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    entries = [{"role": role, "content": parts} for role in ("user", "assistant")]
+    found, lost = convert_one(CHAT, [*entries, {"role": "tool", "tool_call_id": "c", "content": parts[:1]}], target)
+    assert [message.text for message in parse(found, target).messages] == ["a", "b", "a", "b", "a"]
+    assert lost == []
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+def test_reasoning_is_listed_once(key: str) -> None:
+    """Reasoning never goes over, and stands in the list once."""
+    entries, lost = convert_one(CHAT, {"role": "assistant", "content": "x", key: "hm"}, ANTHROPIC)
+    assert entries == [{"role": "assistant", "content": [{"type": "text", "text": "x"}]}]
+    assert lost == [(f"$[0].{key}", "reasoning is bound to its provider")]
+
+
 def test_media_in_a_result_is_listed() -> None:
     """Of a result of text and image the text is carried."""
     parts = [{"type": "text", "text": "a"}, IMAGES[ANTHROPIC]["content"][0]]
