@@ -19,6 +19,7 @@ __all__ = ["main"]
 # command -> module that holds it under `<command>_command`
 COMMANDS: Final[Mapping[str, str]] = {
     "conform": "latchguard.cli.conform",
+    "db": "latchguard.cli.db",
     "explain": "latchguard.cli.rules",
     "harden": "latchguard.cli.hardening",
     "repair": "latchguard.cli.repair",

@@ -35,6 +35,7 @@ __all__ = [
     "StateVersionError",
     "StoreBusyError",
     "StoreFailedError",
+    "StoreNotFoundError",
     "UnknownDropError",
     "UnknownMessageError",
     "UnknownProfileError",
@@ -347,6 +348,17 @@ class SchemaOutdatedError(LatchguardError):
 
     def __str__(self) -> str:
         return f"{self.where}: expected schema {self.expected}, found {self.found}; run `upgrade`"
+
+
+@define(repr=False, str=False, eq=False)
+class StoreNotFoundError(LatchguardError):
+    """A database file that is not there, where only reading was asked for."""
+
+    code: ClassVar[str] = "source-not-found"
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: expected a database, found nothing there"
 
 
 @define(repr=False, str=False, eq=False)

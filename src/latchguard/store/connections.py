@@ -12,13 +12,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from latchguard.core.errors import StoreBusyError, StoreFailedError
+from latchguard.core.errors import InvalidValueError, StoreBusyError, StoreFailedError, StoreNotFoundError, cut
 
 __all__ = [
     "begin_immediate",
@@ -27,6 +29,7 @@ __all__ = [
     "execute_many",
     "insert_rows",
     "make_engine",
+    "make_reader",
     "prepare_engine",
     "reading",
     "shown_url",
@@ -45,12 +48,43 @@ BUSY_MYSQL_CODES: Final = frozenset({1205, 1213, 1020})
 BUSY_SQLITE_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
-def make_engine(url: str) -> Engine:
-    """Give an engine for *url*. SQLite waits for locks and trusts no schema."""
-    return prepare_engine(create_engine(url, connect_args=connect_arguments(url)))
+def make_engine(url: str | URL) -> Engine:
+    """Give an engine for *url*. SQLite waits for locks and trusts no schema.
+
+    Raises:
+        InvalidValueError: *url* is none, or its driver is not installed.
+    """
+    with _url_errors():
+        return prepare_engine(create_engine(url, connect_args=connect_arguments(url)))
 
 
-def connect_arguments(url: str) -> dict[str, Any]:
+def make_reader(url: str) -> Engine:
+    """Give an engine for *url* that cannot write where the database is a file, and makes none.
+
+    Raises:
+        InvalidValueError: *url* is none, or its driver is not installed.
+        StoreNotFoundError: there is no such file.
+    """
+    with _url_errors():
+        parsed = make_url(url)
+    path = parsed.database
+    if parsed.get_backend_name() != "sqlite" or path is None or path in {"", ":memory:"} or path.startswith("file:"):
+        return make_engine(parsed)
+    if not Path(path).exists():
+        raise StoreNotFoundError(parsed.render_as_string())
+    uri = f"file:{quote(str(Path(path).resolve()))}"
+    return make_engine(parsed.set(database=uri).update_query_dict({"mode": "ro", "uri": "true"}))
+
+
+@contextmanager
+def _url_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ArgumentError, ImportError) as error:
+        raise InvalidValueError("database", "a SQLAlchemy URL with an installed driver", cut(str(error))) from error
+
+
+def connect_arguments(url: str | URL) -> dict[str, Any]:
     """Give what the driver of *url* is told when it connects."""
     return {"timeout": BUSY_TIMEOUT_S} if make_url(url).get_backend_name() == "sqlite" else {}
 

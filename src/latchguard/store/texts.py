@@ -14,7 +14,7 @@ from typing import Final
 
 from latchguard.core.errors import InvalidValueError, cut
 
-__all__ = ["MAX_ID_BYTES", "check_key", "from_stored", "to_stored"]
+__all__ = ["MARK", "MAX_ID_BYTES", "check_key", "from_stored", "to_stored"]
 
 MARK: Final = "\x1f"
 MAX_ID_BYTES: Final = 2048  # 512 characters of four bytes; an index of InnoDB takes 3,072 bytes

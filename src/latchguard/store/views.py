@@ -36,6 +36,7 @@ __all__ = [
     "read_history",
     "read_replay",
     "read_state",
+    "replay_holders",
     "resolve_ref",
     "stream_replay",
 ]
@@ -129,7 +130,7 @@ def read_replay(connection: Connection, header: Header, given: Sequence[Message]
     """Apply the latches to *given*, or to the stored history, whose latched messages alone are read and verified."""
     if given is not None:
         return replay(given, _cut_for_replay(connection, header).state)
-    outcome, shown = _replay_holders(connection, header)
+    outcome, shown = replay_holders(connection, header)
     history = StoredMessages(connection.execute(_select_history(header.key)).all(), shown)
     return Replay(history, outcome.applied, outcome.refused)
 
@@ -140,7 +141,7 @@ def _cut_for_replay(connection: Connection, header: Header) -> Part:
     return make_part(header, read_holders(connection, header.key), found, drops, identities={})
 
 
-def _replay_holders(connection: Connection, header: Header) -> tuple[Replay, dict[Any, Message]]:
+def replay_holders(connection: Connection, header: Header) -> tuple[Replay, dict[Any, Message]]:
     """Replay on the messages that carry a latch; give what each that changes shows, by its id as stored."""
     part = _cut_for_replay(connection, header)
     own = list(read_messages(connection, header.key, list(part.rows.values())).values())
@@ -152,7 +153,7 @@ def _replay_holders(connection: Connection, header: Header) -> tuple[Replay, dic
 
 def stream_replay(connection: Connection, header: Header) -> Iterator[Message]:
     """Give what the model sees, message by message; the memory does not grow with the history."""
-    _, shown = _replay_holders(connection, header)
+    _, shown = replay_holders(connection, header)
     last = 0
     while rows := connection.execute(
         _select_history(header.key, messages.c.position).where(messages.c.position > last).limit(STREAM_CHUNK)

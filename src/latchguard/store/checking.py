@@ -1,0 +1,151 @@
+"""Verify a database from outside: what is stored, held against what may be stored.
+
+1. It only reads: a read-only connection suffices. The memory does not grow with the histories.
+2. What a statement can see is a row of `CHECKS`: slug, meaning, statement. `docs/store.md` lists them.
+3. Every text is hashed again, inside the database, and held against the identity of its message (`text-changed`).
+4. Each latch is held against its message by the core, as a replay does (`stale-latch`, `latch-without-identity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from attrs import frozen
+from sqlalchemy import Connection, Select, and_, exists, literal, not_, null, or_, select
+
+from latchguard.core.errors import cut
+from latchguard.core.findings import Finding, Repair
+from latchguard.core.message import Kind, Role
+from latchguard.core.reasons import Reason
+from latchguard.store.rows import Header
+from latchguard.store.schema import check_schema
+from latchguard.store.scrubbing import changed_texts
+from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
+from latchguard.store.views import replay_holders
+
+__all__ = ["CHECKS", "Check", "check_database"]
+
+
+@frozen
+class Check:
+    """One thing that must hold.
+
+    Args:
+        slug: of the finding where it does not.
+        note: what is wrong then, in a sentence.
+        broken: gives (session key, what the row is, its name) of each row that breaks it.
+    """
+
+    slug: str
+    note: str
+    broken: Select[Any]
+
+
+def _rows(table: Any, what: str, name: str, *conditions: Any) -> Select[Any]:
+    return select(table.c.session_id, literal(what), table.c[name]).where(*conditions)
+
+
+def _without_session(table: Any, what: str, name: str) -> Check:
+    lost = not_(exists().where(sessions.c.id == table.c.session_id))
+    return Check("dangling-row", f"the {what} belongs to no session", _rows(table, what, name, lost))
+
+
+_HAS_BODY = exists().where(bodies.c.session_id == messages.c.session_id, bodies.c.body == messages.c.body)
+_HAS_MESSAGE = exists().where(messages.c.session_id == bodies.c.session_id, messages.c.body == bodies.c.body)
+_IS_HELD = exists().where(messages.c.session_id == latches.c.session_id, messages.c.ref == latches.c.ref)
+_IS_BEHIND = exists().where(
+    sessions.c.id == messages.c.session_id,
+    or_(
+        sessions.c.next_number <= messages.c.position,
+        sessions.c.next_number <= messages.c.body,
+        sessions.c.ref_cursor <= messages.c.ref,
+    ),
+)
+_HAS_REF = messages.c.ref.is_not(null())
+
+CHECKS: Final = (
+    _without_session(messages, "message", "message_id"),
+    _without_session(bodies, "text", "body"),
+    _without_session(latches, "latch", "id"),
+    _without_session(quarantine, "drop", "id"),
+    Check("dangling-row", "the message has no text", _rows(messages, "message", "message_id", not_(_HAS_BODY))),
+    Check("dangling-row", "the text belongs to no message", _rows(bodies, "text", "body", not_(_HAS_MESSAGE))),
+    Check(
+        "ref-map-broken",
+        "a message has a ref where it is present and not protected, and only there",
+        _rows(
+            messages,
+            "message",
+            "message_id",
+            or_(
+                and_(messages.c.present, not_(messages.c.protected), not_(_HAS_REF)),
+                and_(_HAS_REF, or_(messages.c.protected, not_(messages.c.present), messages.c.ref < 1)),
+            ),
+        ),
+    ),
+    Check(
+        "counter-behind",
+        "a ref, position or text number of the message would be issued again",
+        _rows(messages, "message", "message_id", _IS_BEHIND),
+    ),
+    Check("stale-latch", "no message holds the ref of the latch", _rows(latches, "latch", "id", not_(_IS_HELD))),
+    Check(
+        "unknown-value",
+        "role or kind is none of those that this release knows",
+        _rows(
+            messages,
+            "message",
+            "message_id",
+            or_(messages.c.role.not_in(list(map(str, Role))), messages.c.kind.not_in(list(map(str, Kind)))),
+        ),
+    ),
+    Check(
+        "unknown-value",
+        "the reason is not in the closed list",
+        _rows(quarantine, "drop", "id", quarantine.c.reason.not_in(list(map(str, Reason)))),
+    ),
+)
+
+TEXT_CHANGED: Final = "text-changed"
+_NOTES: Final = {TEXT_CHANGED: "the text does not hash to the identity that is stored with the message"}
+
+
+def check_database(connection: Connection) -> Iterator[Finding]:
+    """Give what is wrong with the stored sessions; nothing where all is well.
+
+    Args:
+        connection: to the database; nothing is written. For one view of a database in use, in a transaction that is
+            `REPEATABLE READ` at least.
+
+    Raises:
+        SchemaOutdatedError, StateVersionError: the schema is not one that this release reads.
+    """
+    check_schema(connection)
+    unreadable: set[int] = set()
+    for check in CHECKS:
+        for key, what, name in connection.execute(check.broken):
+            unreadable.add(key)
+            yield _finding(connection, key, check.slug, check.note, f"{what} {name!a}")
+    for key, message_id in changed_texts(connection):
+        yield _finding(connection, key, TEXT_CHANGED, _NOTES[TEXT_CHANGED], f"message {message_id!a}")
+    statement = select(sessions.c.id, sessions.c.name).where(exists().where(latches.c.session_id == sessions.c.id))
+    for key, name in connection.execute(statement.order_by(sessions.c.id)).all():
+        if key not in unreadable:
+            yield from _check_latches(connection, Header(key, name, 0, 0, 1, 1, 0, None))
+
+
+def _check_latches(connection: Connection, header: Header) -> Iterator[Finding]:
+    outcome, _ = replay_holders(connection, header)
+    for refused in outcome.refused:
+        missing = refused.reason is Reason.NO_IDENTITY
+        slug = "latch-without-identity" if missing else "stale-latch"
+        note = f"the latch on ref {refused.latch.ref} is refused: {refused.reason}"
+        holder = "no message" if refused.holder is None else f"message {refused.holder.id!a}"
+        yield _finding(connection, header.key, slug, note, holder)
+
+
+def _finding(connection: Connection, key: int, slug: str, note: str, place: str) -> Finding:
+    name = connection.execute(select(sessions.c.name).where(sessions.c.id == key)).scalar_one_or_none()
+    session = f"session {cut(name)}" if name is not None else f"session number {key}"
+    return Finding(rule=slug, path=f"{session}, {place}", repair=Repair.DETECT, applied=False, note=note)
