@@ -120,6 +120,7 @@ def test_object_without_a_key() -> None:
         ([Replace(("a",), b"0"), Replace(("a", 0), b"7"), Insert(("a",), b"9"), Remove(("a", 1, "b"))],
          b'{ "a" : 0 ,\n "c":{} , "d" : null }'),
         ([Remove(("c",)), Insert(("c",), b"1", "k")], b'{ "a" : [1, {"b": "x"} , "]" ] , "d" : null }'),
+        ([Replace(("a",), b"0"), Replace(("a", 0), b"7"), Replace(("d",), b"9")], b'{ "a" : 0 ,\n "c":{} , "d" : 9 }'),
         ([Replace(("d",), b"1"), Replace(("d",), b"2")], b'{ "a" : [1, {"b": "x"} , "]" ] ,\n "c":{} , "d" : 1 }'),
         ([Remove(("d",)), Remove(("d",))], b'{ "a" : [1, {"b": "x"} , "]" ] ,\n "c":{} }'),
     ],

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latchguard.core.errors import InvalidValueError
-from latchguard.core.jsontext import MAX_DEPTH, Verdict, check_json, dump_json, escape_controls, load_exact, load_json
+from latchguard.core.jsontext import (
+    MAX_DEPTH,
+    Verdict,
+    _is_shallow,
+    check_json,
+    dump_json,
+    escape_controls,
+    load_exact,
+    load_json,
+)
 from tests.support.node import run_node
 
 VALID = [
@@ -68,6 +77,12 @@ def test_invalid(text: str) -> None:
 def test_valid_where_the_fast_path_gives_up(text: str, around: str) -> None:
     """Beside a number that orjson rejects the exact judge has the word, and says the same."""
     assert check_json(around.replace("?", text)) is Verdict.VALID
+
+
+def test_long_texts_are_told_shallow_by_the_fast_path() -> None:
+    """To the level: the exact judge, ten times slower, is asked only where it may be too deep."""
+    assert _is_shallow("[" * MAX_DEPTH + "]" * MAX_DEPTH) is True
+    assert _is_shallow("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)) is False
 
 
 def test_verdicts_are_part_of_what_errors_say() -> None:
@@ -153,6 +168,7 @@ def test_node_agrees_on_random_texts(seed: int) -> None:
         ('["\\ud800", 18446744073709551615]', ["\ud800", 2**64 - 1]),
         ('["\\ud800", -9223372036854775808]', ["\ud800", -(2**63)]),
         ('["\\ud800", -9223372036854775809]', ["\ud800", float(-(2**63))]),
+        ('["\\ud800", 18446744073709551616]', ["\ud800", float(2**64)]),
         ('["\\ud800", 100000000000000000000]', ["\ud800", 1e20]),
         ('["\\ud800", 1e400]', ["\ud800", math.inf]),
     ],
