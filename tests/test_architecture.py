@@ -84,6 +84,7 @@ def test_public_names_are_sorted_and_exist() -> None:
     assert names == sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
     assert [name for name in names if not hasattr(latchguard, name)] == []
     assert set(names) == set(latchguard._HOME_OF)
+    assert (PACKAGE / "__init__.py").read_text().count("\n") <= 80
 
 
 def test_import_is_light() -> None:

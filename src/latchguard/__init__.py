@@ -6,10 +6,16 @@ Names are loaded when they are first used, so that who needs `replay` pays for n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# fmt: off
 if TYPE_CHECKING:
     from latchguard.core.arguments import PLACEHOLDER_ARGUMENTS, decode_arguments
     from latchguard.core.codec import dump_state, load_state
-    from latchguard.core.errors import LatchguardError
+    from latchguard.core.errors import (
+        ArgumentsError, DuplicateMessageError, HolderAbsentError, IdentityMismatchError, InvalidValueError,
+        LatchError, LatchguardError, MessageConflictError, NumberingError, ProfileConflictError,
+        SessionNotFoundError, StaleRefError, StaleStateError, StateVersionError, UnknownMessageError,
+        UnknownProfileError, WireUndecidedError,
+    )
     from latchguard.core.findings import Finding
     from latchguard.core.history import History
     from latchguard.core.identity import Identity
@@ -26,7 +32,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "core.arguments": ("PLACEHOLDER_ARGUMENTS", "decode_arguments"),
     "core.codec": ("dump_state", "load_state"),
-    "core.errors": ("LatchguardError",),
+    "core.errors": (
+        "ArgumentsError", "DuplicateMessageError", "HolderAbsentError", "IdentityMismatchError",
+        "InvalidValueError", "LatchError", "LatchguardError", "MessageConflictError", "NumberingError",
+        "ProfileConflictError", "SessionNotFoundError", "StaleRefError", "StaleStateError", "StateVersionError",
+        "UnknownMessageError", "UnknownProfileError", "WireUndecidedError",
+    ),
     "core.findings": ("Finding",),
     "core.history": ("History",),
     "core.identity": ("Identity",),
@@ -43,32 +54,15 @@ _HOMES = {
 _HOME_OF = {name: f"latchguard.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "PLACEHOLDER_ARGUMENTS",
-    "AsyncSessionStore",
-    "ConversationState",
-    "EmergencyTruncateLatch",
-    "Finding",
-    "Hardened",
-    "HardenedJson",
-    "History",
-    "Identity",
-    "Kind",
-    "LatchguardError",
-    "Message",
-    "Reason",
-    "Replay",
-    "Restamp",
-    "Role",
-    "SessionStore",
-    "ViewLatch",
-    "decode_arguments",
-    "dump_state",
-    "harden",
-    "harden_json",
-    "load_state",
-    "replay",
-    "restamp",
+    "PLACEHOLDER_ARGUMENTS", "ArgumentsError", "AsyncSessionStore", "ConversationState", "DuplicateMessageError",
+    "EmergencyTruncateLatch", "Finding", "Hardened", "HardenedJson", "History", "HolderAbsentError", "Identity",
+    "IdentityMismatchError", "InvalidValueError", "Kind", "LatchError", "LatchguardError", "Message",
+    "MessageConflictError", "NumberingError", "ProfileConflictError", "Reason", "Replay", "Restamp", "Role",
+    "SessionNotFoundError", "SessionStore", "StaleRefError", "StaleStateError", "StateVersionError",
+    "UnknownMessageError", "UnknownProfileError", "ViewLatch", "WireUndecidedError", "decode_arguments",
+    "dump_state", "harden", "harden_json", "load_state", "replay", "restamp",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
