@@ -3,14 +3,19 @@ import os
 import pty
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from latchguard.cli import main
 from latchguard.repair.planning import plan_bytes
 from tests.repair.command import FIXTURES, HEALED, SICK, SOUND, installed_latchguard, latchguard, snapshot
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -244,6 +249,41 @@ def test_a_killed_worker_is_status_20(monkeypatch: pytest.MonkeyPatch, capsys: p
         main.main()
     assert caught.value.code == 20
     assert capsys.readouterr().err.endswith("one of 2 processes was killed, out of memory perhaps; try fewer --jobs\n")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="children are found in /proc")
+def test_a_killed_scan_leaves_no_process_behind(tmp_path: Path) -> None:
+    """Its workers end with it, though they wait for their next task."""
+    for number in range(500):
+        (tmp_path / f"{number}.json").write_bytes(SICK)
+    command = [sys.executable, "-m", "latchguard", "scan", "--jobs", "2", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as scan:
+        assert scan.stdout
+        scan.stdout.readline()  # a first file was looked at: the workers are at work
+        workers = [pid for pid in children(scan.pid) if b"spawn_main" in command_line(pid)]
+        scan.kill()
+    assert len(workers) == 2
+    wait_for(lambda: not any(b"spawn_main" in command_line(pid) for pid in workers))
+
+
+def children(parent: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split()))
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def wait_for(condition: Callable[[], T]) -> T:
+    """Give what *condition* gives as soon as it is true, within 20 seconds."""
+    end = time.monotonic() + 20
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
 
 
 def test_processes_and_hash_seeds_change_nothing(sessions: Path, state: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Final
 
 from attrs import frozen
@@ -99,7 +100,7 @@ def look_at_files(
     waiting: deque[Future[list[tuple[FileSource, Outcome]]]] = deque()
     context = get_context("spawn")
     try:
-        with ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        with ProcessPoolExecutor(jobs, context, _start_worker) as pool:
             remaining = iter(sources)
             while batch := tuple(islice(remaining, _BATCH)):
                 waiting.append(pool.submit(_look_at_batch, batch, look))
@@ -109,6 +110,19 @@ def look_at_files(
                 yield from waiting.popleft().result()
     except BrokenProcessPool as error:
         raise WorkerLostError(jobs) from error
+
+
+def _start_worker() -> None:
+    """Leave an interrupt to the parent, and end when it ends: a pool's worker would wait for its next task for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        signal.raise_signal(signal.SIGKILL)
 
 
 def _look_at_batch(
