@@ -17,18 +17,24 @@ from latchguard.core.findings import Finding, Repair, permits
 from latchguard.core.identity import Identity
 from latchguard.core.jsonspans import Edit, Insert, JsonSpans, Remove, Replace, edit_json, format_path
 from latchguard.core.jsontext import dump_json
-from latchguard.repair.bili_binding import Verdict, bind_latches
+from latchguard.repair.judging import Verdict, find_stuck, judge_latches
 from latchguard.repair.plans import Change, PlanOptions
 from latchguard.repair.state_rules import LATCH_WITHOUT_IDENTITY, STALE_LATCH
-from latchguard.sources.bili import LATCH_FIELDS, BiliView
+from latchguard.sources.bili import LATCH_FIELDS, VIEWS, BiliLatch, BiliView
 
 __all__ = ["check_latches"]
 
 
 def check_latches(view: BiliView, spans: JsonSpans, options: PlanOptions) -> Iterator[Change]:
     """Find the latches that have no identity or stand under a ref that is not their message's."""
-    verdicts = bind_latches(view, options.markers)
-    stuck = _find_stuck(verdicts, view, options)
+    verdicts = _judge(view, options)
+    stays = {
+        (name == VIEWS, key)
+        for name in LATCH_FIELDS
+        if isinstance(container := view.state.get(name), dict)
+        for key in container
+    } - {(verdict.latch.is_view, verdict.latch.ref) for verdict in verdicts}
+    stuck = find_stuck(verdicts, view.refs, stays, leaves=permits(options.allow, Repair.PLACEHOLDER))
     for position, verdict in enumerate(verdicts):
         change = _change(verdict, view, spans)
         if change is not None:
@@ -39,7 +45,14 @@ def check_latches(view: BiliView, spans: JsonSpans, options: PlanOptions) -> Ite
             yield Change(evolve(finding, before=fault.found, note=f"expected {fault.expected}"))
 
 
-def _change(verdict: Verdict, view: BiliView, spans: JsonSpans) -> Change | None:
+def _judge(view: BiliView, options: PlanOptions) -> list[Verdict[BiliLatch]]:
+    if not view.latches:  # most files: their messages need not be read
+        return []
+    messages = (entry.message for entry in view.messages)
+    return judge_latches(view.latches, messages, view.refs, options.markers, unreadable=view.unreadable)
+
+
+def _change(verdict: Verdict[BiliLatch], view: BiliView, spans: JsonSpans) -> Change | None:
     latch, holder, target = verdict.latch, verdict.holder, verdict.target
     before = {
         "latch": latch.container,
@@ -74,7 +87,7 @@ def _change(verdict: Verdict, view: BiliView, spans: JsonSpans) -> Change | None
     return Change(finding, tuple(_bind(verdict, ref, _dump_identity(verdict.identity), spans)))
 
 
-def _bind(verdict: Verdict, ref: str, identity: dict[str, Any], spans: JsonSpans) -> Iterator[Edit]:
+def _bind(verdict: Verdict[BiliLatch], ref: str, identity: dict[str, Any], spans: JsonSpans) -> Iterator[Edit]:
     """Give the edits that put an entry under *ref* with *identity*."""
     latch = verdict.latch
     stamp: Edit = Insert(latch.path, dump_json(identity), "identity")
@@ -96,14 +109,14 @@ def _bind(verdict: Verdict, ref: str, identity: dict[str, Any], spans: JsonSpans
             yield Insert(latch.path[:-1], value, ref)
 
 
-def _entry_object(verdict: Verdict, spans: JsonSpans) -> bytes:
+def _entry_object(verdict: Verdict[BiliLatch], spans: JsonSpans) -> bytes:
     """Give the bytes of an entry as an object; a bare text becomes `{text}`."""
     start, end = spans.span(verdict.latch.path)
     value = spans.raw[start:end]
     return value if isinstance(verdict.latch.value, dict) else b'{"text":' + value + b"}"
 
 
-def _quarantine_record(verdict: Verdict, spans: JsonSpans) -> bytes:
+def _quarantine_record(verdict: Verdict[BiliLatch], spans: JsonSpans) -> bytes:
     latch = verdict.latch
     added = {"latch": latch.container, "reason": str(verdict.reason)}
     if latch.keyed:
@@ -113,25 +126,3 @@ def _quarantine_record(verdict: Verdict, spans: JsonSpans) -> bytes:
 
 def _dump_identity(identity: Identity) -> dict[str, Any]:
     return {"hash": identity.hash, "role": str(identity.role), "kind": str(identity.kind)}
-
-
-def _find_stuck(verdicts: list[Verdict], view: BiliView, options: PlanOptions) -> set[int]:
-    """Find the entries that cannot move since another of their class stays where they belong."""
-    leaves = permits(options.allow, Repair.PLACEHOLDER)
-    stays = {
-        (name, key) for name in LATCH_FIELDS if isinstance(container := view.state.get(name), dict) for key in container
-    } - {(verdict.latch.container, verdict.latch.ref) for verdict in verdicts}
-    moves: dict[int, str] = {}
-    for position, verdict in enumerate(verdicts):
-        ref = view.refs.own_ref(verdict.target.id) if verdict.target else None
-        if ref is not None and ref != verdict.latch.ref and not verdict.surplus:
-            moves[position] = ref
-        elif not verdict.surplus and not (verdict.reason and leaves):
-            stays.add((verdict.latch.container, verdict.latch.ref))
-    stuck: set[int] = set()
-    while found := {
-        position for position in moves.keys() - stuck if (verdicts[position].latch.container, moves[position]) in stays
-    }:
-        stuck |= found
-        stays |= {(verdicts[position].latch.container, verdicts[position].latch.ref) for position in found}
-    return stuck

@@ -92,6 +92,11 @@ class BiliLatch:
     identity: Identity | None
 
     @property
+    def is_view(self) -> bool:
+        """Whether it is a view; else it is a clip."""
+        return self.container == VIEWS
+
+    @property
     def has_identity(self) -> bool:
         """Whether there is a member `identity`, of whatever form."""
         return isinstance(self.value, dict) and "identity" in self.value
