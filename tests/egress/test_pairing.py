@@ -278,3 +278,23 @@ def test_bytes_of_what_moves_and_of_what_stays_are_copied() -> None:
         b'"name":"f","arguments":"{}"}}]} ,\n {"role":"tool", "tool_call_id":"c1","content":"ok","x":1.10},\t{'
         b'"role":"user","content":"r", "y":1e400} ] }'
     )
+
+
+def test_what_one_repair_gives_another_to_find_is_found() -> None:
+    """A result that moves to a call of another type gets that type; the second pass of a caller has nothing to do."""
+    items = [output("c1"), USER, function_call("c1", "custom_tool_call")]
+    result = harden({"input": items}, "openai-responses")
+    assert [finding.rule for finding in result.findings] == ["misplaced-result", "output-kind-mismatch"]
+    assert result.body["input"][2] == output("c1", "custom_tool_call_output")
+    assert harden(result.body, "openai-responses").body is result.body
+
+
+def test_insertion_before_a_value_that_is_replaced_keeps_both() -> None:
+    """In bytes too, where both changes begin at one place."""
+    contents = [
+        {"role": "user", "parts": [{"text": "q"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "user", "parts": ["\ud800"]},
+    ]
+    raw = dump_json({"contents": contents})
+    assert harden_json(raw, "gemini").raw == dump_json(harden({"contents": contents}, "gemini").body)

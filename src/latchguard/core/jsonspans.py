@@ -227,7 +227,8 @@ def _splice(raw: bytes, pieces: list[tuple[int, int, bytes]]) -> bytes:
         return raw
     out: list[bytes] = []
     position = 0
-    for start, end, value in sorted(pieces, key=lambda piece: (piece[0], -piece[1])):
+    # What goes in before a value comes before what replaces it; an outer change before those inside of it.
+    for start, end, value in sorted(pieces, key=lambda piece: (piece[0], piece[1] > piece[0], -piece[1])):
         if start < position:
             continue  # inside a value that is replaced or removed as a whole
         out += (raw[position:start], value)

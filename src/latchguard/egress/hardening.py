@@ -1,6 +1,6 @@
 """`harden`: check and repair one outbound request body.
 
-1. Rules run in a fixed order; what one repair makes the next rule sees; the last pass finds nothing.
+1. Rules run in a fixed order; what one repair makes the next rule sees; passes repeat until one repairs nothing.
 2. The rules of an area other than `arguments` may fail: the one that raises is dropped for this body and named in
    `failed`. The rules of `arguments` run last, alone, on what is there then.
 3. The input is never mutated; an untouched body comes back as the same object, untouched bytes as the same bytes.
@@ -243,20 +243,28 @@ def _options(body: Any, wire: Any, profile: str | None, allow: Any) -> tuple[Wir
 
 
 def _harden(run: _Run) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    findings: list[Finding] = []
-    failed: list[str] = []
+    """Run all rules, and all of them again while a repair was made: one may give another something to find."""
+    made: list[Finding] = []
+    failed: dict[str, None] = {}
+    for _ in range(_MAX_ROUNDS):
+        findings = [*_run_areas(run, failed), *_run_arguments(run)]
+        made += (finding for finding in findings if finding.applied)
+        if not any(finding.applied for finding in findings):
+            break
+    return (*made, *(finding for finding in findings if not finding.applied)), tuple(failed)
+
+
+def _run_areas(run: _Run, failed: dict[str, None]) -> Iterator[Finding]:
     for rules, find in _AREAS:
         look = _Look(run, find)
         for rule in rules:
-            if not _applies(rule, run):
+            if not _applies(rule, run) or rule.slug in failed:
                 continue
             try:
-                findings += _run_rule(rule, look)
+                yield from _run_rule(rule, look)
             except Exception:  # noqa: BLE001  # a rule that raises costs neither the request nor the other rules
-                failed.append(rule.slug)
+                failed[rule.slug] = None
                 _LOG.exception("rule %s raised on a body and was left out for it", rule.slug)
-    findings += _run_arguments(run)
-    return tuple(findings), tuple(failed)
 
 
 def _run_arguments(run: _Run) -> Iterator[Finding]:
