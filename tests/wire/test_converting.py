@@ -357,6 +357,7 @@ def test_results_of_several_texts_keep_their_parts() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     entry = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": parts}]}
     assert convert_one(ANTHROPIC, entry, CHAT) == ([{"role": "tool", "tool_call_id": "c1", "content": parts}], [])
+    assert convert_one(CHAT, {"role": "tool", "tool_call_id": "c1", "content": parts}, ANTHROPIC) == ([entry], [])
     output = convert_one(ANTHROPIC, entry, RESPONSES)[0][0]["output"]
     assert output == [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
     contents, lost = convert_one(ANTHROPIC, entry, GEMINI)

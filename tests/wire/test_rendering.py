@@ -471,10 +471,36 @@ def test_misuse_is_an_error() -> None:
     with pytest.raises(InvalidValueError) as caught:
         render([*parsed.messages, "x"], parsed.frame)  # type: ignore[list-item]  # the misuse
     assert caught.value.path == "messages[1]"
-    parsed = parse({"messages": 5}, CHAT)
+
+
+@pytest.mark.parametrize(
+    ("wire", "key"), [(CHAT, "messages"), (ANTHROPIC, "messages"), (GEMINI, "contents"), (RESPONSES, "input")]
+)
+def test_messages_are_added_where_there_is_nothing_and_not_over_something(wire: Wire, key: str) -> None:
+    """A missing or null history is begun; one of a wrong type is an error that names its place."""
+    for body in ({}, {key: None}):
+        assert len(edit(wire, body, lambda _: [text("x")])[key]) == 1
+    parsed = parse({key: 5}, wire)
     with pytest.raises(InvalidValueError) as caught:
         render([text("x")], parsed.frame)
-    assert caught.value.path == "$.messages"
+    assert caught.value.path == f"$.{key}"
+
+
+@pytest.mark.parametrize(("wire", "key"), [(ANTHROPIC, "system"), (GEMINI, "systemInstruction")])
+def test_system_texts_are_not_put_over_something(wire: Wire, key: str) -> None:
+    """A head of a wrong type is not replaced."""
+    parsed = parse({key: 5}, wire)
+    with pytest.raises(InvalidValueError) as caught:
+        render([text("x", Role.SYSTEM)], parsed.frame)
+    assert caught.value.path == f"$.{key}"
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_a_new_call_without_a_name_has_an_empty_one(wire: Wire) -> None:
+    """The key is there, for `harden` to judge; a missing id is made where the wire wants one."""
+    made = edit(wire, [], lambda _: [Message("new", Role.ASSISTANT, Kind.TOOL_CALL, "{}")])
+    (message,) = parse(made, wire).messages
+    assert (message.tool_name, message.tool_call_id) == ("", None if wire is GEMINI else "new")
 
 
 BODIES = st.sampled_from(Wire).flatmap(
