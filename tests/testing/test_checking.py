@@ -3,11 +3,26 @@ from pathlib import Path
 
 import pytest
 
-from latchguard.testing import CAPABILITIES, CoreKernel, NonConformanceError, ProtocolError, check_kernel, planted
+from latchguard.testing import (
+    CAPABILITIES,
+    CoreKernel,
+    NonConformanceError,
+    ProtocolError,
+    check_kernel,
+    checking,
+    planted,
+)
 from latchguard.testing.machine import EVENTS
 from latchguard.testing.plain import PlainKernel
 from latchguard.testing.protocol import Json
 from latchguard.testing.traces import load_trace
+
+
+@pytest.fixture
+def no_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the old failures out: it is the machine that has to find."""
+    monkeypatch.setattr(checking, "corpus_paths", list)
+
 
 QUICK = ("identity-less", "latches-not-moved", "hash-without-role", "hash-without-kind", "replay-that-drops")
 
@@ -43,6 +58,7 @@ def test_the_core_conforms_for_long() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.usefixtures("no_corpus")
 def test_a_planted_kernel_is_found(name: str) -> None:
     """A kernel with one bug is found, and the run that shows it is short."""
     with pytest.raises(NonConformanceError) as caught:
@@ -52,6 +68,7 @@ def test_a_planted_kernel_is_found(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", planted.ALL)
+@pytest.mark.usefixtures("no_corpus")
 def test_a_planted_kernel_is_found_for_nine_seeds_of_ten(name: str) -> None:
     """Each planted kernel is found within 300 runs for 9 of 10 seeds, and shrinks to at most 10 steps."""
     lengths = []
@@ -65,6 +82,7 @@ def test_a_planted_kernel_is_found_for_nine_seeds_of_ten(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.usefixtures("no_corpus")
 def test_the_reports_own_bug_shrinks_to_the_reports_own_sequence(seed: int) -> None:
     """Without identities: append, latch, restamp, and the clip is in the arguments of a tool call."""
     with pytest.raises(NonConformanceError) as caught:
@@ -89,6 +107,7 @@ def test_a_failure_is_written_as_a_trace(tmp_path: Path) -> None:
     assert last["violation"]["law"] == "not-into-arguments"
 
 
+@pytest.mark.usefixtures("no_corpus")
 def test_the_same_seed_finds_the_same_run() -> None:
     """A seed is enough to have a failure again."""
     found = []
@@ -97,6 +116,21 @@ def test_the_same_seed_finds_the_same_run() -> None:
             check_kernel(planted.ALL["twins-merged"](), seed=7)
         found.append(str(caught.value))
     assert found[0] == found[1]
+
+
+def test_the_corpus_runs_on_the_core() -> None:
+    """Every old failure that needs nothing undeclared passes on the core, its steps pure."""
+    done = [path.stem for path in checking.corpus_paths() if checking.check_trace(CoreKernel(), path)]
+    assert "01-identity-less" in done
+    assert "50-clip-of-a-clip" in done
+
+
+def test_the_corpus_comes_first() -> None:
+    """What failed before fails at once: the run is the one of the corpus."""
+    path = next(path for path in checking.corpus_paths() if path.stem == "01-identity-less")
+    with pytest.raises(NonConformanceError) as caught:
+        check_kernel(planted.ALL["identity-less"](), seed=99)
+    assert [step.op for step in caught.value.steps] == [step.op for step in load_trace(path)[1]]
 
 
 def test_what_was_not_checked_is_said() -> None:

@@ -1,4 +1,4 @@
-"""The whole suite as a function: purity, the corpus, the machine; a failure is shrunk, told and written down."""
+"""The whole suite as a function: the corpus, purity, the machine; a failure is shrunk, told and written down."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check_kernel(
     seed: int | None = None,
     trace_dir: str | Path | None = None,
 ) -> Conformance:
-    """Hold *kernel* against every law: purity, then the corpus of old failures, then random runs.
+    """Hold *kernel* against every law: the corpus of old failures, purity, then random runs.
 
     Args:
         kernel: the kernel under test.
@@ -111,10 +111,10 @@ def check_kernel(
     unchecked = [f"{name}: {CAPABILITIES[name]}" for name in CAPABILITIES if name not in check_capabilities(kernel)]
     unchecked = [text for text in unchecked if not text.startswith("impure")]
     try:
+        for path in corpus_paths():
+            _run_trace(kernel, path)
         if not _check_purity(kernel, steps, seed):
             unchecked.append("pure: in a new process")
-        for path in corpus_paths():
-            check_trace(kernel, path)
         machine = _run_machine(kernel, runs, steps, seed)
     except NonConformanceError as error:
         error.seed = seed
@@ -144,18 +144,25 @@ def check_trace(kernel: Kernel, path: Path) -> bool:
         ProtocolError: the kernel does not speak the protocol.
         TraceError: the file is no trace.
     """
+    run = _run_trace(kernel, path)
+    if run is not None and "impure" not in run.capabilities:
+        try:
+            check_purity(kernel, run.asks)
+        except Violation as error:
+            raise NonConformanceError(run.steps[: error.position + 1], error) from error
+    return run is not None
+
+
+def _run_trace(kernel: Kernel, path: Path) -> Run | None:
     header, steps = load_trace(path)
     run = Run(kernel)
     if not run.capabilities.issuperset(header.get("needs", ())):
-        return False
+        return None
     try:
         replay_trace(run, steps)
-        if "impure" not in run.capabilities:
-            check_purity(kernel, run.asks)
     except Violation as error:
-        shown = run.steps[: error.position + 1] if error.law.name == "pure" else run.steps
-        raise NonConformanceError(shown, error) from error
-    return True
+        raise NonConformanceError(run.steps, error) from error
+    return run
 
 
 def _check_purity(kernel: Kernel, steps: int, seed: int) -> bool:

@@ -126,7 +126,7 @@ def describe(step: Step) -> str:
     parts = [_describe_op(step.history, step.op)]
     reply = step.reply
     if reply is None:
-        return f"{parts[0]}: no answer"
+        return parts[0]
     refs: Json = next((event["refs"] for event in reply["events"] if event["event"] == "report"), {})
     for event in reply["events"]:
         if event["event"] == "refused":
