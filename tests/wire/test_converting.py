@@ -392,6 +392,41 @@ def test_parts_of_texts_lose_nothing(target: Wire) -> None:
     assert lost == []
 
 
+def test_what_a_hosted_tool_gave_is_no_result() -> None:
+    """The output of a computer call has no call to answer on another wire."""
+    entries, lost = convert_one(RESPONSES, {"type": "computer_call_output", "call_id": "c", "output": {}}, CHAT)
+    assert entries == []
+    assert lost == [("$[0]", "no counterpart")]
+
+
+@pytest.mark.parametrize(("target", "is_kept"), [(ANTHROPIC, False), (GEMINI, True), (RESPONSES, True)])
+def test_white_space_goes_where_it_is_taken(target: Wire, *, is_kept: bool) -> None:
+    """Anthropic refuses a text of white space; it is listed there, and kept elsewhere."""
+    entries, lost = convert_one(CHAT, {"role": "user", "content": " "}, target)
+    assert [message.text for message in parse(entries, target).messages] == ([" "] if is_kept else [])
+    assert [why for _, why in lost] == ([] if is_kept else ["an empty text, which the target refuses"])
+
+
+def test_the_spelling_of_the_sdk_loses_nothing() -> None:
+    """Gemini in snake case is carried whole, responses under each of their keys."""
+    contents = [
+        {"role": "model", "parts": [{"function_call": {"id": key, "name": "f", "args": {}}} for key in "abc"]},
+        {
+            "role": "user",
+            "parts": [
+                {"function_response": {"id": call_id, "name": "f", "response": {key: "r"}}}
+                for call_id, key in zip("abc", ("output", "result", "error"), strict=True)
+            ],
+        },
+        {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": PNG}}]},
+        {"role": "user", "parts": [{"file_data": {"mime_type": "image/png", "file_uri": "https://x/y.png"}}]},
+    ]
+    entries, lost = convert_one(GEMINI, contents, ANTHROPIC)
+    assert [message.text for message in parse(entries, ANTHROPIC).messages[:6]] == ["{}"] * 3 + ["r"] * 3
+    assert entries[1]["content"][3:] == [IMAGES[ANTHROPIC]["content"][0], LINKS[ANTHROPIC]["content"][0]]
+    assert lost == []
+
+
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
 def test_reasoning_is_listed_once(key: str) -> None:
     """Reasoning never goes over, and stands in the list once."""

@@ -324,6 +324,47 @@ def test_gemini_body(key: str) -> None:
     assert rows(GEMINI, {key: "s", "contents": contents}) == [("system", "text", "s", None, None, f"$.{key}"), main]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "inlineData",
+        "inline_data",
+        "fileData",
+        "file_data",
+        "executableCode",
+        "executable_code",
+        "codeExecutionResult",
+        "code_execution_result",
+        "toolCall",
+        "toolResponse",
+    ],
+)
+def test_gemini_parts_of_other_kinds(key: str) -> None:
+    """Media and what the provider's own tools did are `other`, in both spellings."""
+    assert rows(GEMINI, [{"parts": [{key: {}}]}]) == [
+        ("user", "other", f'{{"{key}":{{}}}}', None, None, "$[0].parts[0]")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wire", "entry"),
+    [
+        (CHAT, {"role": "user", "content": "x"}),
+        (ANTHROPIC, {"role": "user", "content": "x"}),
+        (RESPONSES, {"role": "user", "content": [{"type": "text", "text": "x"}]}),
+        (GEMINI, {"parts": [{"text": "x"}]}),
+    ],
+)
+def test_junk_hides_nothing_behind_it(wire: Wire, entry: Any) -> None:
+    """Entries of no known shape are passed over one by one."""
+    assert [row[2] for row in rows(wire, ["junk", entry, {"role": "?"}, entry])] == ["x", "x"]
+
+
+def test_input_comes_before_items() -> None:
+    """A body with both keys is a request."""
+    assert rows(RESPONSES, {"input": "x", "items": [{"role": "user", "content": "y"}]})[0][2] == "x"
+
+
 TWINS = {
     "messages": [
         {"role": "user", "content": "x"},

@@ -436,6 +436,25 @@ def test_another_text_of_a_media_block_is_a_text_block(wire: Wire, entry: Any, k
     assert block == {"type": "x"}
 
 
+@pytest.mark.parametrize(
+    ("item", "key", "expected"),
+    [
+        ({"summary": [{"type": "summary_text", "text": "a"}]}, "summary", [{"type": "summary_text", "text": "t"}]),
+        (
+            {"summary": [], "content": [{"type": "reasoning_text", "text": "a"}]},
+            "content",
+            [{"type": "reasoning_text", "text": "t"}],
+        ),
+        ({"summary": [], "encrypted_content": "gAAA"}, "encrypted_content", "t"),
+        ({}, "summary", [{"type": "summary_text", "text": "t"}]),
+    ],
+)
+def test_reasoning_is_written_where_it_was_read(item: Any, key: str, expected: Any) -> None:
+    """Summary, content, or what was encrypted; the rest of the item stays."""
+    item = {"type": "reasoning", **item}
+    assert edit(RESPONSES, [item], lambda m: [evolve(m[0], text="t")]) == [{**item, key: expected}]
+
+
 def test_another_text_of_an_unknown_item_is_a_message() -> None:
     """On Responses a hosted tool's item that is replaced by a text becomes a message of the side it stood on."""
     items = [{"type": "web_search_call", "id": "ws"}, {"type": "computer_call_output", "call_id": "c"}]
