@@ -67,10 +67,15 @@ def shared_store(database_url: str) -> Iterator[SessionStore]:
 @pytest.fixture
 def store(shared_store: SessionStore) -> SessionStore:
     """An empty store."""
-    with shared_store.engine.begin() as connection:
+    clear(shared_store)
+    return shared_store
+
+
+def clear(store: SessionStore) -> None:
+    """Take everything out of a store."""
+    with store.engine.begin() as connection:
         for table in metadata.tables.values():
             connection.execute(table.delete())
-    return shared_store
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from latchguard.core.identity import Identity
 from latchguard.core.message import Message
 from latchguard.core.refs import BLOCKED
 from latchguard.core.state import ConversationState
-from latchguard.store.connections import chunks, insert_rows, update_rows
+from latchguard.store.connections import chunks, delete_rows, insert_rows, update_rows
 from latchguard.store.parts import Part
 from latchguard.store.rows import LATCH_COLUMNS, Header, MessageRow, body_values, drop_values, latch_values
 from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
@@ -167,14 +167,11 @@ def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move]]:
 
 def _write_rows(connection: Connection, part: Part, plan: _Rows) -> None:
     key = part.header.key
-    mine = messages.c.session_id == key
     if plan.reordered:
-        connection.execute(delete(messages).where(mine))
-    for some in chunks(plan.deleted):
-        connection.execute(delete(messages).where(mine, messages.c.position.in_(some)))
+        connection.execute(delete(messages).where(messages.c.session_id == key))
+    delete_rows(connection, messages, ("session_id", "position"), [(key, position) for position in plan.deleted])
     in_the_way, moves = order_moves(plan.moves)
-    for some in chunks(in_the_way):
-        connection.execute(update(messages).where(mine, messages.c.ref.in_(some)).values(ref=None))
+    update_rows(connection, messages, "ref", ("session_id", "ref"), [(None, key, ref) for ref in in_the_way])
     update_rows(
         connection, messages, "ref", ("session_id", "position"), [(move.new, key, move.position) for move in moves]
     )
@@ -216,8 +213,7 @@ def _write_bodies(
         and identity.hash != row.hash.hex()
     ]
     ids = {row.body: row.message_id for row in part.rows.values()}
-    for some in chunks(changed):
-        connection.execute(delete(bodies).where(bodies.c.session_id == key, bodies.c.body.in_(some)))
+    delete_rows(connection, bodies, ("session_id", "body"), [(key, body) for body in changed])
     rows += [(key, body, *body_values(given[ids[body]])) for body in changed]
     insert_rows(connection, bodies, BODY_COLUMNS, rows)
 

@@ -26,6 +26,7 @@ __all__ = [
     "begin_immediate",
     "chunks",
     "connect_arguments",
+    "delete_rows",
     "execute_many",
     "insert_rows",
     "make_engine",
@@ -194,6 +195,19 @@ def update_rows(
         )
         table_name, column = _quoted(connection, table.name), _quoted(connection, set_column)
         execute_many(connection, f"UPDATE {table_name} SET {column} = {marks[0]} WHERE {where}", found)  # noqa: S608  # names of our own tables
+
+
+def delete_rows(
+    connection: Connection, table: Table, key_columns: Sequence[str], rows: Iterable[tuple[Any, ...]]
+) -> None:
+    """Delete many rows, each by its key."""
+    if found := list(rows):
+        marks = _marks(connection, len(key_columns))
+        where = " AND ".join(
+            f"{_quoted(connection, name)} = {mark}" for name, mark in zip(key_columns, marks, strict=True)
+        )
+        statement = f"DELETE FROM {_quoted(connection, table.name)} WHERE {where}"  # noqa: S608  # names of our own
+        execute_many(connection, statement, found)
 
 
 def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:

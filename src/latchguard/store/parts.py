@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Select, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select
 
 from latchguard.core.identity import Identity
+from latchguard.core.jsontext import dump_json
 from latchguard.core.latches import Latch, latch_order
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
@@ -30,6 +31,7 @@ from latchguard.store.rows import (
     to_message,
 )
 from latchguard.store.tables import bodies, latches, messages, quarantine
+from latchguard.store.texts import to_stored
 
 __all__ = [
     "Part",
@@ -38,6 +40,7 @@ __all__ = [
     "read_all_rows",
     "read_drops",
     "read_gone",
+    "read_holder",
     "read_holders",
     "read_latches",
     "read_messages",
@@ -104,16 +107,30 @@ def make_part(
 
 
 def _rows(connection: Connection, statement: Select[Any]) -> list[MessageRow]:
-    return [MessageRow._make(row) for row in connection.execute(statement)]
+    return [MessageRow._make(row) for row in connection.execute(statement) if row.position is not None]
 
 
 def read_rows(connection: Connection, session_key: int, message_ids: Collection[str]) -> list[MessageRow]:
     """Read the rows of *message_ids* that exist."""
+    mine = messages.c.session_id == session_key
+    if connection.dialect.name == "sqlite":
+        return _rows(connection, _each_of(list(map(to_stored, message_ids)), messages, "message_id", mine, _ROW))
     found: list[MessageRow] = []
     for some in chunks(message_ids):
-        statement = select(*_ROW).where(messages.c.session_id == session_key, messages.c.message_id.in_(some))
-        found += _rows(connection, statement)
+        found += _rows(connection, select(*_ROW).where(mine, messages.c.message_id.in_(some)))
     return found
+
+
+def _each_of(
+    values: Sequence[Any], table: Table, column: str, mine: ColumnElement[bool], wanted: Sequence[Any]
+) -> Select[Any]:
+    """Select a row for each of *values*, nulls where there is none.
+
+    SQLite keeps no statistics by itself: of `session_id = ? AND x IN (...)` it thinks that reading the whole session
+    is cheaper. An outer join leaves it no choice.
+    """
+    each = func.json_each(dump_json(values).decode()).table_valued("value")
+    return select(*wanted).select_from(each.outerjoin(table, mine & (table.c[column] == each.c.value)))
 
 
 def read_all_rows(connection: Connection, session_key: int) -> list[MessageRow]:
@@ -121,20 +138,17 @@ def read_all_rows(connection: Connection, session_key: int) -> list[MessageRow]:
     return _rows(connection, select(*_ROW).where(messages.c.session_id == session_key).order_by(messages.c.position))
 
 
-def read_holders(connection: Connection, session_key: int, refs: Collection[str] | None = None) -> list[MessageRow]:
-    """Read the rows that hold *refs*; without them, the rows of all messages with a latch, in one join."""
-    if refs is None:
-        statement = (
-            select(*_ROW)
-            .distinct()
-            .join(latches, (latches.c.session_id == messages.c.session_id) & (latches.c.ref == messages.c.ref))
-            .where(latches.c.session_id == session_key)
-        )
-        return _rows(connection, statement)
-    found: list[MessageRow] = []
-    for some in chunks([ref_number(ref) for ref in refs]):
-        found += _rows(connection, select(*_ROW).where(messages.c.session_id == session_key, messages.c.ref.in_(some)))
-    return found
+def read_holder(connection: Connection, session_key: int, ref: str) -> list[MessageRow]:
+    """Read the row that holds *ref*, if one does."""
+    statement = select(*_ROW).where(messages.c.session_id == session_key, messages.c.ref == ref_number(ref))
+    return _rows(connection, statement)
+
+
+def read_holders(connection: Connection, session_key: int) -> list[MessageRow]:
+    """Read the rows of all messages with a latch, in one join, which begins at the latches on every database."""
+    held = (messages.c.session_id == latches.c.session_id) & (messages.c.ref == latches.c.ref)
+    statement = select(*_ROW).select_from(latches.outerjoin(messages, held)).where(latches.c.session_id == session_key)
+    return list(dict.fromkeys(_rows(connection, statement)))
 
 
 def read_latches(connection: Connection, session_key: int, refs: Collection[int] | None = None) -> list[StoredLatch]:
@@ -177,10 +191,12 @@ def read_drops(connection: Connection, where: ColumnElement[bool]) -> list[Store
 
 def read_messages(connection: Connection, session_key: int, rows: Collection[MessageRow]) -> dict[str, Message]:
     """Read the texts of *rows*: message id -> message, in the order of *rows*."""
-    stored: dict[int, Any] = {}
-    for some in chunks([row.body for row in rows]):
-        statement = select(bodies.c.body, bodies.c.tool_name, bodies.c.tool_call_id, bodies.c.text).where(
-            bodies.c.session_id == session_key, bodies.c.body.in_(some)
-        )
-        stored |= {row.body: row[1:] for row in connection.execute(statement)}
+    mine = bodies.c.session_id == session_key
+    wanted = (bodies.c.body, bodies.c.tool_name, bodies.c.tool_call_id, bodies.c.text)
+    numbers = [row.body for row in rows]
+    if connection.dialect.name == "sqlite":
+        statements = [_each_of(numbers, bodies, "body", mine, wanted)]
+    else:
+        statements = [select(*wanted).where(mine, bodies.c.body.in_(some)) for some in chunks(numbers)]
+    stored = {row.body: row[1:] for statement in statements for row in connection.execute(statement)}
     return {row.message_id: to_message(row.message_id, row.role, row.kind, stored[row.body]) for row in rows}

@@ -19,6 +19,7 @@ from latchguard.store.parts import (
     make_part,
     read_all_rows,
     read_drops,
+    read_holder,
     read_holders,
     read_latches,
     read_messages,
@@ -177,7 +178,7 @@ def resolve_ref(connection: Connection, header: Header, ref: str, epoch: int | N
     """
     number = ref_number(ref) if isinstance(ref, str) else None
     if number is not None and number <= MAX_NUMBER and epoch in (None, header.epoch):
-        rows = read_holders(connection, header.key, [ref])
+        rows = read_holder(connection, header.key, ref)
         for message in read_messages(connection, header.key, rows).values():
             return message
     raise StaleRefError(header.name, ref, epoch, header.epoch)
