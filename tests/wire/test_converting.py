@@ -540,6 +540,46 @@ def test_settings_and_tools_are_carried() -> None:
     }
 
 
+SETTINGS: dict[Wire, dict[str, Any]] = {
+    CHAT: {"max_completion_tokens": 9, "temperature": 1, "top_p": 0.5, "stream": True, "stop": ["END"]},
+    RESPONSES: {"max_output_tokens": 9, "temperature": 1, "top_p": 0.5, "stream": True},
+    ANTHROPIC: {"max_tokens": 9, "temperature": 1, "top_p": 0.5, "stream": True, "stop_sequences": ["END"]},
+    GEMINI: {"generationConfig": {"maxOutputTokens": 9, "temperature": 1, "topP": 0.5, "stopSequences": ["END"]}},
+}
+
+
+@pytest.mark.parametrize(("source", "target"), [pair for pair in permutations(Wire, 2) if RESPONSES not in pair])
+def test_each_setting_has_its_place(source: Wire, target: Wire) -> None:
+    """A setting is written under the target's own name; streaming is Gemini's URL."""
+    section = {GEMINI: "contents"}
+    parsed = parse({**SETTINGS[source], section.get(source, "messages"): []}, source)
+    found = convert(parsed, target)
+    expected = {**SETTINGS[target], section.get(target, "messages"): []}
+    if source is GEMINI:
+        expected.pop("stream")
+    assert found.body == expected
+    assert [lost.path for lost in found.lost] == (["$.stream"] if target is GEMINI else [])
+
+
+def test_responses_has_no_stops() -> None:
+    """What the target cannot be told is listed."""
+    found = convert(parse({**SETTINGS[CHAT], "messages": []}, CHAT), RESPONSES)
+    assert found.body == {**SETTINGS[RESPONSES], "input": []}
+    assert [lost.path for lost in found.lost] == ["$.stop"]
+
+
+def test_names_of_people_and_odd_keys_of_calls_are_listed() -> None:
+    """The name of who speaks has no counterpart, the name of a tool has."""
+    called = {"name": "f", "arguments": "{}", "odd": 1}
+    entries = [
+        {"role": "user", "name": "Ann", "content": "x"},
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": called}]},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "r"},
+    ]
+    lost = convert_one(CHAT, entries, ANTHROPIC)[1]
+    assert [path for path, _ in lost] == ["$[0].name", "$[1].tool_calls[0].function.odd"]
+
+
 def test_strict_tools_stay_strict() -> None:
     """Responses takes a tool for strict unless it is told not to; the others the other way round."""
     tools = [

@@ -60,7 +60,6 @@ _FIELDS: Final[tuple[Mapping[Wire, tuple[Path, ...]], ...]] = (
     },
     _same("stream"),
 )
-_HEADS: Final = frozenset({"system", "systemInstruction", "system_instruction", "instructions"})
 
 
 def carry_fields(frame: Frame, wire: Wire) -> tuple[dict[str, Any], tuple[Lost, ...]]:
