@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any, TypeAlias
 
 from attrs import Factory, define, frozen
@@ -68,6 +70,7 @@ class Draft:
         self.body = original
         # id of a copy -> the copy (kept alive, so that its id stays its own) and what it is a copy of
         self._copies: dict[int, tuple[Any, Any]] = {}
+        self._places: dict[int, dict[int, int]] = {}  # id of a list of the original -> id of an item -> its place
 
     def apply(self, edits: Iterable[BodyEdit]) -> None:
         """Make one batch of edits. Raises `KeyError`, `IndexError` or `TypeError` where a path leads nowhere."""
@@ -84,13 +87,20 @@ class Draft:
                 layouts.setdefault(edit.path[:-1], _Layout()).drop(edit)
             else:
                 layouts.setdefault(edit.path, _Layout()).added.setdefault(edit.position, []).append(edit.value)
-        while layouts:
-            path = max(layouts, key=len)  # inner places first: the paths of the outer ones still hold
+        counter = count()  # paths themselves have no order
+        waiting = [(-len(path), next(counter), path) for path in layouts]
+        heapify(waiting)
+        while waiting:
+            path = heappop(waiting)[2]  # inner places first: the paths of the outer ones still hold
             layout = layouts.pop(path)
             container = batch.own(path)
             _lay_out(container, layout)
             if not container and layout.owner is not None:
-                layouts.setdefault(layout.owner[:-1], _Layout()).dropped.add(layout.owner[-1])
+                outer = layout.owner[:-1]
+                if outer not in layouts:
+                    layouts[outer] = _Layout()
+                    heappush(waiting, (-len(outer), next(counter), outer))
+                layouts[outer].dropped.add(layout.owner[-1])
         self.body = batch.root
         self._copies |= batch.copies
 
@@ -111,10 +121,15 @@ class Draft:
                 break
             before = self.source(node)
             if before is not node and isinstance(key, int) and isinstance(child, dict | list | tuple):
-                wanted = self.source(child)
-                translated[step] = next((place for place, item in enumerate(before) if item is wanted), key)
+                translated[step] = self._place(before, self.source(child), key)
             node = child
         return tuple(translated)
+
+    def _place(self, items: Any, wanted: Any, default: int) -> int:
+        places = self._places.get(id(items))
+        if places is None:
+            places = self._places[id(items)] = {id(item): place for place, item in enumerate(items)}
+        return places.get(id(wanted), default)
 
 
 @define

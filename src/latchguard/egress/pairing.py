@@ -13,7 +13,7 @@ from latchguard.egress.layout import at, is_list
 from latchguard.egress.plain import OUTPUT_TYPES, plainly_paired
 from latchguard.egress.profiles import Demands
 from latchguard.egress.rule import EgressRule, Fix, Hit, Scene, Trigger, make_rule
-from latchguard.egress.turns import Block, Pairing, Turn, answers_call, pair_turns
+from latchguard.egress.turns import Block, Pairing, Turn, Waiting, pair_turns
 
 __all__ = ["CONTINUE_TEXT", "NO_RESULT_TEXT", "RULES", "pairing_hits"]
 
@@ -104,7 +104,10 @@ def _other_dialect(call: Block, messages: Sequence[Any]) -> list[int]:
 
 def _strays(pairing: Pairing, body: Any, wire: Wire) -> Iterator[tuple[Trigger, Hit]]:
     """Results at a wrong place, second results, orphans; then the calls that stay without any."""
-    waiting = [entry for entry in pairing.open_calls if entry[1].call_id not in pairing.tangled]
+    waiting = Waiting(named=wire is Wire.GEMINI)
+    for number, call in pairing.open_calls:
+        if call.call_id not in pairing.tangled:
+            waiting.add(number, call)
     moves: dict[int, list[tuple[Block, Block]]] = {}
     split: dict[int, bool] = {}
     elsewhere = _calls_live_elsewhere(pairing, body, wire)
@@ -112,12 +115,13 @@ def _strays(pairing: Pairing, body: Any, wire: Wire) -> Iterator[tuple[Trigger, 
     for number, result in pairing.strays:
         if result.call_id in pairing.tangled:
             continue
-        target = _nearest(waiting, number, result, named=wire is Wire.GEMINI)
+        target = waiting.take_nearest(number, result)
         if target is not None:
-            waiting.remove(target)
             moves.setdefault(target[0], []).append((target[1], result))
-            between = pairing.turns[target[0] + 1 : number]
-            is_split = bool(between) and all(turn.side == "result" and turn.results for turn in between)
+            is_split = number > target[0] + 1 and all(
+                pairing.turns[between].side == "result" and pairing.turns[between].results
+                for between in range(target[0] + 1, number)
+            )
             split[target[0]] = split.get(target[0], True) and is_split
         elif result.call_id in known:
             answer = pairing.answers.get(known[result.call_id].path)
@@ -127,16 +131,7 @@ def _strays(pairing: Pairing, body: Any, wire: Wire) -> Iterator[tuple[Trigger, 
     for number, pairs in moves.items():
         trigger = Trigger.SPLIT_RESULTS if split[number] else Trigger.MISPLACED_RESULTS
         yield trigger, Hit(pairs[0][0].path, (pairing, number, pairs))
-    yield from _open_calls(pairing, waiting, wire, elsewhere=elsewhere)
-
-
-def _nearest(
-    waiting: Sequence[tuple[int, Block]], number: int, result: Block, *, named: bool
-) -> tuple[int, Block] | None:
-    """The open call that *result* may answer: of those before it the last, else the first after it."""
-    fitting = [entry for entry in waiting if answers_call(result, entry[1], named=named)]
-    before = [entry for entry in fitting if entry[0] < number]
-    return before[-1] if before else next(iter(fitting), None)
+    yield from _open_calls(pairing, waiting.rest(), wire, elsewhere=elsewhere)
 
 
 def _calls_live_elsewhere(pairing: Pairing, body: Any, wire: Wire) -> bool:

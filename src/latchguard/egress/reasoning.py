@@ -54,13 +54,14 @@ def reasoning_hits(
 
 def _responses_hits(items: Sequence[Any], base: Path) -> Iterator[tuple[Trigger, Hit]]:
     reasoned = False
+    followed = _followed(items)
     for place, item in enumerate(items):
         kind = item.get("type") if isinstance(item, dict) else None
         path = (*base, place)
         if kind == "reasoning":
             reasoned = True
             yield Trigger.REASONING, Hit(path, item)
-            if not _is_followed(items, place):
+            if not followed[place]:
                 yield Trigger.LONE_REASONING, Hit(path, item)
         elif kind == "message" and item.get("role") == "assistant" and isinstance(item.get("id"), str) and reasoned:
             before = items[place - 1]
@@ -68,17 +69,19 @@ def _responses_hits(items: Sequence[Any], base: Path) -> Iterator[tuple[Trigger,
                 yield Trigger.LONE_FOLLOWER, Hit(path, item["id"])
 
 
-def _is_followed(items: Sequence[Any], place: int) -> bool:
-    """Whether the next item that is no reasoning is the model's own."""
-    for item in items[place + 1 :]:
-        if not isinstance(item, dict):
-            return True  # nobody can say what it is
-        kind = item.get("type", "message")
-        if kind != "reasoning":
-            return not isinstance(kind, str) or not (
-                kind.endswith("_output") or (kind == "message" and item.get("role") != "assistant")
-            )
-    return False
+def _followed(items: Sequence[Any]) -> list[bool]:
+    """For each place, whether the next item behind it that is no reasoning is the model's own."""
+    found = [False] * len(items)
+    own = False
+    for place in range(len(items) - 1, -1, -1):
+        found[place] = own
+        item = items[place]
+        kind = item.get("type", "message") if isinstance(item, dict) else None
+        if kind == "message":
+            own = item.get("role") == "assistant"
+        elif kind != "reasoning":  # of what has another shape nobody can say what it is
+            own = not (isinstance(kind, str) and kind.endswith("_output"))
+    return found
 
 
 def _gemini_hits(contents: Sequence[Any], base: Path, demands: Demands) -> Iterator[tuple[Trigger, Hit]]:

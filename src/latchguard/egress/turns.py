@@ -22,7 +22,7 @@ from latchguard.core.jsonspans import Path
 from latchguard.egress.layout import at, conversations, is_list
 from latchguard.egress.plain import OUTPUT_TYPES
 
-__all__ = ["Block", "Pairing", "Turn", "answers_call", "pair_turns", "text_or_none"]
+__all__ = ["Block", "Pairing", "Turn", "Waiting", "pair_turns", "text_or_none"]
 
 _OTHER_CALLS: Final = ("local_shell_call", "shell_call", "apply_patch_call", "computer_call", "tool_search_call")
 
@@ -79,6 +79,58 @@ class Pairing:
     tangled: frozenset[str]
 
 
+class Waiting:
+    """Open calls, found by id, and by name where names pair: linear, however many there are."""
+
+    def __init__(self, *, named: bool) -> None:
+        self._named = named
+        self._by_key: dict[tuple[str, str | None], dict[Path, tuple[int, Block]]] = {}
+        self._open: dict[Path, tuple[int, Block]] = {}
+
+    def add(self, number: int, call: Block) -> None:
+        """Add *call*, made in turn *number*."""
+        self._open[call.path] = (number, call)
+        for key in self._keys(call):
+            self._by_key.setdefault(key, {})[call.path] = (number, call)
+
+    def take(self, result: Block) -> tuple[int, Block] | None:
+        """Take the first call that *result* answers: by id, else by name where one of both has no id."""
+        return self._remove(next(self._fitting(result), None))
+
+    def take_nearest(self, number: int, result: Block) -> tuple[int, Block] | None:
+        """Take the call that a result in turn *number* may answer: of those before it the last, else the first."""
+        fitting = list(self._fitting(result))
+        before = [entry for entry in fitting if entry[0] < number]
+        return self._remove(before[-1] if before else next(iter(fitting), None))
+
+    def rest(self) -> list[tuple[int, Block]]:
+        """Give what nothing answered, in order."""
+        return list(self._open.values())
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._by_key.clear()
+        self._open.clear()
+
+    def _keys(self, block: Block) -> list[tuple[str, str | None]]:
+        keys: list[tuple[str, str | None]] = [] if block.call_id is None else [("id", block.call_id)]
+        return [*keys, ("name", block.name)] if self._named else keys
+
+    def _fitting(self, result: Block) -> Iterator[tuple[int, Block]]:
+        for key in self._keys(result):
+            for entry in self._by_key.get(key, {}).values():
+                call = entry[1]
+                if key[0] == "id" or result.call_id is None or call.call_id is None:
+                    yield entry
+
+    def _remove(self, entry: tuple[int, Block] | None) -> tuple[int, Block] | None:
+        if entry is not None:
+            self._open.pop(entry[1].path, None)
+            for key in self._keys(entry[1]):
+                self._by_key.get(key, {}).pop(entry[1].path, None)
+        return entry
+
+
 def pair_turns(body: Any, wire: Wire, *, join: bool = True) -> Iterator[Pairing]:
     """Give the pairing of each message list of *body*; *join* joins adjacent messages of one role where APIs do."""
     for base in conversations(body, wire):
@@ -88,35 +140,22 @@ def pair_turns(body: Any, wire: Wire, *, join: bool = True) -> Iterator[Pairing]
 
 def _pair(base: Path, turns: Sequence[Turn], *, adjacent: bool, named: bool) -> Pairing:
     answers: dict[Path, Block] = {}
-    waiting: list[tuple[int, Block]] = []  # open calls of the turn before; of all turns where nearness is free
+    waiting = Waiting(named=named)  # calls of the turn before; of all turns where nearness is free
     left: list[tuple[int, Block]] = []
     strays: list[tuple[int, Block]] = []
     for number, turn in enumerate(turns):
         for result in turn.results:
-            call = _take(waiting, result, named=named)
-            if call is None:
+            taken = waiting.take(result)
+            if taken is None:
                 strays.append((number, result))
             else:
-                answers[call.path] = result
+                answers[taken[1].path] = result
         if adjacent:
-            left += waiting
-            waiting = []
-        waiting += ((number, call) for call in turn.calls)
-    return Pairing(base, turns, answers, left + waiting, strays, frozenset(_tangled(turns, adjacent=adjacent)))
-
-
-def _take(waiting: list[tuple[int, Block]], result: Block, *, named: bool) -> Block | None:
-    for place, (_, call) in enumerate(waiting):
-        if answers_call(result, call, named=named):
-            return waiting.pop(place)[1]
-    return None
-
-
-def answers_call(result: Block, call: Block, *, named: bool) -> bool:
-    """Say whether *result* may answer *call*: by id; by name where one has no id and names pair."""
-    if result.call_id is not None and call.call_id is not None:
-        return result.call_id == call.call_id
-    return named and result.name == call.name
+            left += waiting.rest()
+            waiting.clear()
+        for call in turn.calls:
+            waiting.add(number, call)
+    return Pairing(base, turns, answers, left + waiting.rest(), strays, frozenset(_tangled(turns, adjacent=adjacent)))
 
 
 def _tangled(turns: Sequence[Turn], *, adjacent: bool) -> Iterator[str]:
