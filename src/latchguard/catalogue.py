@@ -50,6 +50,7 @@ def _rule_lines() -> Iterator[str]:
     yield "# Rules"
     yield ""
     yield "Written by `latchguard rules --markdown`; the text of a rule stands beside its check."
+    yield "References and public issues are cited as they stood in November 2026, or in the month given."
     area = ""
     for rule in RULES:
         if rule.area != area:
@@ -79,7 +80,7 @@ def _profile_lines() -> Iterator[str]:
     yield ""
     yield f"Names: {', '.join(f'`{name}`' for name in PROFILES)}."
     yield ""
-    yield "| profile | demand | value | source | seen | evidence |"
+    yield "| profile | demand | value | source | as of | evidence |"
     yield "|---|---|---|---|---|---|"
     for name, demands in PROFILES.items():
         for demand in demands:

@@ -28,7 +28,7 @@ class Demand:
         name: what rules ask for.
         value: True, or the limit, or the choice.
         source: where it is documented or was seen.
-        date: when, as year and month.
+        date: as of when, year and month.
         evidence: the phrase of the document or error, or the case.
     """
 
@@ -71,7 +71,7 @@ _UNIQUE_CALL_IDS: Final = Demand(
     "unique-call-ids",
     value=True,
     source="can1357/oh-my-pi#2055",
-    date="2026-11",
+    date="2026-06",
     evidence="tool call result does not follow tool call (2013); case 009",
 )
 _OPEN_TAIL: Final = Demand(
@@ -84,7 +84,7 @@ _OPEN_TAIL: Final = Demand(
 _NO_PREFILL: Final = Demand(
     "prefill",
     value="refused",
-    source="Anthropic, prefill is not supported on the models this profile is for",
+    source="anomalyco/opencode#13768, vercel/ai#12296 (Claude Opus 4.6 and later)",
     date="2026-02",
     evidence="The conversation must end with a user message.",
 )
