@@ -16,6 +16,7 @@ from latchguard.testing.machine import EVENTS
 from latchguard.testing.plain import PlainKernel
 from latchguard.testing.protocol import Json
 from latchguard.testing.traces import load_trace
+from tests.testing import broken_cores
 
 
 @pytest.fixture
@@ -63,6 +64,15 @@ def test_a_planted_kernel_is_found(name: str) -> None:
     """A kernel with one bug is found, and the run that shows it is short."""
     with pytest.raises(NonConformanceError) as caught:
         check_kernel(planted.ALL[name](), seed=0)
+    assert len(caught.value.steps) <= 10
+
+
+@pytest.mark.usefixtures("no_corpus")
+@pytest.mark.parametrize("core", broken_cores.ALL)
+def test_a_broken_core_is_found(core: type[CoreKernel]) -> None:
+    """The real core with one thing broken fails, every time."""
+    with pytest.raises(NonConformanceError) as caught:
+        check_kernel(core(), seed=0)
     assert len(caught.value.steps) <= 10
 
 

@@ -42,7 +42,7 @@ class CoreKernel:
             events.append({"event": "refused", "reason": "unsupported"})
         else:
             try:
-                after = self.change(before, [to_message(entry) for entry in history], op, events)
+                after = self.change(before, [self.read(entry) for entry in history], op, events)
             except LatchError as error:
                 events.append({"event": "refused", "reason": str(error.reason)})
             except LatchguardError as error:
@@ -76,9 +76,13 @@ class CoreKernel:
                 return load_state(dump_state(state))
         return state
 
+    def read(self, entry: Json) -> Message:
+        """Give the core's message for one of the history."""
+        return to_message(entry)
+
     def show(self, state: ConversationState, history: Sequence[Json]) -> list[Json]:
         """Give what the model would be sent."""
-        shown = replay([to_message(entry) for entry in history], state).messages
+        shown = replay([self.read(entry) for entry in history], state).messages
         return [{**entry, "text": message.text} for entry, message in zip(history, shown, strict=True)]
 
 
