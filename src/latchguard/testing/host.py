@@ -22,6 +22,7 @@ _MENU: Final = (
     "reload", "release", "fork", "malformed", "undeclared",
 )  # fmt: skip
 _SHORT: Final = 5
+_MOST_WRITES: Final = 64
 _STARTS: Final = (1, 7, 99_998)
 
 
@@ -99,7 +100,7 @@ class Host:
         if self._has("numbering") and dice.once_in(3):
             op["numbering"] = self._draw_numbering(dice, history)
         crash = 1 if self._has("crash") and dice.once_in(3) else None
-        while crash:
+        while crash and crash <= _MOST_WRITES:
             reply = self._do({**op, "crash": crash}, history)
             crash = crash + 1 if reply and any(event["event"] == "crashed" for event in reply["events"]) else None
         before = self._latched_refs()

@@ -294,6 +294,8 @@ class Model:
         if live:
             showing = min(live, key=lambda latch: latch.view is not None)
             fates.by_latch[op["id"], showing] = Fate(frozenset(), cleared)
+            for latch in live:  # a view under the clip may be cleared with it
+                fates.by_latch.setdefault((op["id"], latch), Fate(frozenset((op["id"],)), cleared))
         else:  # the latch that waits on the message may be cleared
             for latch in held:
                 fates.by_latch[op["id"], latch] = Fate(frozenset((op["id"],)), cleared)
@@ -322,8 +324,9 @@ class Model:
         fates = Fates()
         for key in frozenset().union(*revivals.values()):
             for latch in self.latches.get(key, ()):
-                if (latch.view is None) == (self.quarantine[op["drop"]].latch.view is None):
-                    fates.by_latch[key, latch] = Fate(frozenset((key,)), _SUPERSEDED)
+                waits = latch.identity != self.known[key]
+                reasons = {"superseded"} | ({differs(self.known[key], latch.identity)} if waits else set())
+                fates.by_latch[key, latch] = Fate(frozenset((key,)), frozenset(reasons))
         return Plan(fates, revivals=revivals, must_revive=[(frozenset(found), 1)])
 
     def _plan_restamp(self, history: Sequence[Json], _op: Json, protected: Collection[str]) -> Plan:
@@ -349,12 +352,8 @@ class Model:
         )
 
     def _slot_taken(self, history: Sequence[Json], op: Json) -> bool:
-        drop = self.quarantine[op["drop"]]
-        return any(
-            (latch.view is None) == (drop.latch.view is None)
-            for key in self._release_homes(history, drop)
-            for latch in self.latches.get(key, ())
-        )
+        homes = self._release_homes(history, self.quarantine[op["drop"]])
+        return any(self.latches.get(key) for key in homes)
 
     def _revivals(
         self,
