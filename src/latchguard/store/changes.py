@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 from sqlalchemy import Connection, delete, update
 
 from latchguard.core.errors import NumberingError, UnknownMessageError
@@ -35,8 +35,7 @@ BODY_COLUMNS: Final = ("session_id", "body", "tool_name", "tool_call_id", "text"
 DROP_COLUMNS: Final = (*LATCH_COLUMNS, "reason", "drop_extra", "session_id", "dropped_at_s")
 
 
-@frozen
-class Move:
+class Move(NamedTuple):
     """A row whose ref changes: its position, the number before and after, None for no ref."""
 
     position: int
@@ -97,8 +96,12 @@ def _plan_rows(
         known = present is None and old is not None and old.present
         here = known or message_id in (given if present is None else present)
         identity = after.identities.get(message_id)
-        if old is None or (identity is not None and identity != old.identity):
-            _put(plan, old, _new_row(message_id, old, identity, number, here=here))
+        if old is None:
+            plan.inserted.append(_new_row(plan.number(), message_id, identity, number, here=here))
+            plan.new_bodies.add(plan.inserted[-1].body)
+        elif identity is not None and identity != old.identity:
+            row = _new_row(old.position, message_id, identity, number, here=here)
+            _put(plan, old, row._replace(body=old.body))
         elif plan.reordered or not old.in_refs or old.present != here or old.protected != (number is None):
             _put(plan, old, old._replace(ref=number, present=here, protected=number is None))
         elif old.ref != number:
@@ -124,23 +127,20 @@ def _is_reordered(part: Part, after: ConversationState) -> bool:
 
 
 def _new_row(
-    message_id: str, old: MessageRow | None, identity: Identity | None, number: int | None, *, here: bool
+    position: int, message_id: str, identity: Identity | None, number: int | None, *, here: bool
 ) -> MessageRow:
     if identity is None:  # the core keeps the identity of every message that it takes in
         raise UnknownMessageError(message_id, "a message that was given or is stored")
-    place = (old.position, old.body) if old else (0, 0)
-    what = bytes.fromhex(identity.hash), str(identity.role), str(identity.kind)
-    return MessageRow(place[0], message_id, number, here, number is None, *what, place[1])
+    digest = bytes.fromhex(identity.hash)
+    role, kind = identity.role.value, identity.kind.value
+    return MessageRow(position, message_id, number, here, number is None, digest, role, kind, position)
 
 
-def _put(plan: _Rows, old: MessageRow | None, row: MessageRow) -> None:
-    """Insert *row* in place of *old*; at the end where it is new, or back, or where all are written anew."""
-    if plan.reordered or old is None or (row.present and not old.in_refs):
+def _put(plan: _Rows, old: MessageRow, row: MessageRow) -> None:
+    """Insert *row* in place of *old*; at the end where it is back, or where all are written anew."""
+    if plan.reordered or (row.present and not old.in_refs):
         row = row._replace(position=plan.number())
-    if old is None:
-        row = row._replace(body=row.position)
-        plan.new_bodies.add(row.body)
-    elif not plan.reordered:
+    if not plan.reordered:
         plan.deleted.append(old.position)
     plan.inserted.append(row)
 

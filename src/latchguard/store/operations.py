@@ -35,6 +35,7 @@ from latchguard.store.parts import (
     read_holders,
     read_latches,
     read_rows,
+    read_rows_where,
     read_superseded,
 )
 from latchguard.store.rows import Header, MessageRow, describe
@@ -308,14 +309,14 @@ def release_drop(connection: Connection, header: Header, drop_id: int) -> None:
 
 def _only_holder(connection: Connection, header: Header, drop_id: int, latch: Latch) -> MessageRow:
     wanted = latch.identity
-    statement = select(*(messages.c[name] for name in MessageRow._fields)).where(
+    found = read_rows_where(
+        connection,
         messages.c.session_id == header.key,
         messages.c.hash == bytes.fromhex(wanted.hash),
         messages.c.role == str(wanted.role),
         messages.c.kind == str(wanted.kind),
         messages.c.ref.is_not(None),
     )
-    found = [MessageRow._make(row) for row in connection.execute(statement)]
     if len(found) != 1:
         raise HolderAbsentError(header.name, drop_id, len(found))
     return found[0]

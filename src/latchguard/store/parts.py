@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, Text, func, literal, select, type_coerce
 
 from latchguard.core.identity import Identity
 from latchguard.core.jsontext import dump_json
@@ -19,6 +19,7 @@ from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import RefMap, ref_number
 from latchguard.core.state import ConversationState
+from latchguard.store.column_types import is_mysql
 from latchguard.store.connections import chunks
 from latchguard.store.rows import (
     LATCH_COLUMNS,
@@ -31,11 +32,12 @@ from latchguard.store.rows import (
     to_message,
 )
 from latchguard.store.tables import bodies, latches, messages, quarantine
-from latchguard.store.texts import to_stored
+from latchguard.store.texts import MARK, from_stored, to_stored
 
 __all__ = [
     "Part",
     "StoredLatch",
+    "decode_key",
     "make_part",
     "read_all_rows",
     "read_drops",
@@ -45,10 +47,15 @@ __all__ = [
     "read_latches",
     "read_messages",
     "read_rows",
+    "read_rows_where",
     "read_superseded",
 ]
 
-_ROW: Final = tuple(messages.c[name] for name in MessageRow._fields)
+# The ids as they are stored, undecoded.
+_ROW: Final = tuple(
+    type_coerce(messages.c[name], Text).label(name) if name == "message_id" else messages.c[name]
+    for name in MessageRow._fields
+)
 _LATCH: Final = (latches.c.id, *(latches.c[name] for name in LATCH_COLUMNS))
 
 
@@ -107,7 +114,19 @@ def make_part(
 
 
 def _rows(connection: Connection, statement: Select[Any]) -> list[MessageRow]:
-    return [MessageRow._make(row) for row in connection.execute(statement) if row.position is not None]
+    """Run *statement*; its message ids are decoded here, few of them being other than they are stored."""
+    found = list(map(MessageRow._make, connection.execute(statement).all()))
+    if is_mysql(connection.dialect):
+        return [row._replace(message_id=decode_key(row.message_id)) for row in found]
+    for place, row in enumerate(found):
+        if row.message_id.startswith(MARK):
+            found[place] = row._replace(message_id=decode_key(row.message_id))
+    return found
+
+
+def decode_key(stored: str | bytes) -> str:
+    """Give a message id from what the driver gave: MySQL gives bytes."""
+    return from_stored(stored if isinstance(stored, str) else stored.decode())
 
 
 def read_rows(connection: Connection, session_key: int, message_ids: Collection[str]) -> list[MessageRow]:
@@ -124,31 +143,37 @@ def read_rows(connection: Connection, session_key: int, message_ids: Collection[
 def _each_of(
     values: Sequence[Any], table: Table, column: str, mine: ColumnElement[bool], wanted: Sequence[Any]
 ) -> Select[Any]:
-    """Select a row for each of *values*, nulls where there is none.
+    """Select the row of each of *values* that has one.
 
     SQLite keeps no statistics by itself: of `session_id = ? AND x IN (...)` it thinks that reading the whole session
     is cheaper. An outer join leaves it no choice.
     """
     each = func.json_each(dump_json(values).decode()).table_valued("value")
-    return select(*wanted).select_from(each.outerjoin(table, mine & (table.c[column] == each.c.value)))
+    joined = each.outerjoin(table, mine & (table.c[column] == each.c.value))
+    # A test that SQLite does not see through: it would make an inner join of it again.
+    return select(*wanted).select_from(joined).where(func.coalesce(table.c.session_id, -1) != -1)
 
 
 def read_all_rows(connection: Connection, session_key: int) -> list[MessageRow]:
     """Read every row of the session, in order."""
-    return _rows(connection, select(*_ROW).where(messages.c.session_id == session_key).order_by(messages.c.position))
+    return read_rows_where(connection, messages.c.session_id == session_key)
 
 
 def read_holder(connection: Connection, session_key: int, ref: str) -> list[MessageRow]:
     """Read the row that holds *ref*, if one does."""
-    statement = select(*_ROW).where(messages.c.session_id == session_key, messages.c.ref == ref_number(ref))
-    return _rows(connection, statement)
+    return read_rows_where(connection, messages.c.session_id == session_key, messages.c.ref == ref_number(ref))
+
+
+def read_rows_where(connection: Connection, *conditions: ColumnElement[bool]) -> list[MessageRow]:
+    """Read the rows that meet *conditions*, in order."""
+    return _rows(connection, select(*_ROW).where(*conditions).order_by(messages.c.position))
 
 
 def read_holders(connection: Connection, session_key: int) -> list[MessageRow]:
     """Read the rows of all messages with a latch, in one join, which begins at the latches on every database."""
     held = (messages.c.session_id == latches.c.session_id) & (messages.c.ref == latches.c.ref)
-    statement = select(*_ROW).select_from(latches.outerjoin(messages, held)).where(latches.c.session_id == session_key)
-    return list(dict.fromkeys(_rows(connection, statement)))
+    found = select(*_ROW).select_from(latches.outerjoin(messages, held)).where(latches.c.session_id == session_key)
+    return list(dict.fromkeys(_rows(connection, found.where(func.coalesce(messages.c.position, -1) != -1))))
 
 
 def read_latches(connection: Connection, session_key: int, refs: Collection[int] | None = None) -> list[StoredLatch]:
@@ -158,7 +183,7 @@ def read_latches(connection: Connection, session_key: int, refs: Collection[int]
     return [
         StoredLatch(row.id, to_latch(row))
         for where in wheres
-        for row in connection.execute(select(*_LATCH).where(where))
+        for row in connection.execute(select(*_LATCH).where(where)).all()
     ]
 
 
@@ -198,5 +223,5 @@ def read_messages(connection: Connection, session_key: int, rows: Collection[Mes
         statements = [_each_of(numbers, bodies, "body", mine, wanted)]
     else:
         statements = [select(*wanted).where(mine, bodies.c.body.in_(some)) for some in chunks(numbers)]
-    stored = {row.body: row[1:] for statement in statements for row in connection.execute(statement)}
+    stored = {row[0]: row[1:] for statement in statements for row in connection.execute(statement).all()}
     return {row.message_id: to_message(row.message_id, row.role, row.kind, stored[row.body]) for row in rows}

@@ -27,6 +27,8 @@ _ESCAPED = re.compile(r"\\([0-9a-f]{4})")
 def to_stored(text: str) -> str:
     """Give the stored form of *text*."""
     if "\0" not in text and not text.startswith(MARK):
+        if text.isascii():
+            return text
         try:
             text.encode()
         except UnicodeEncodeError:

@@ -16,6 +16,7 @@ from latchguard.store.changes import MAX_NUMBER, key_encoder
 from latchguard.store.headers import read_header
 from latchguard.store.parts import (
     Part,
+    decode_key,
     make_part,
     read_all_rows,
     read_drops,
@@ -27,7 +28,6 @@ from latchguard.store.parts import (
 )
 from latchguard.store.rows import Header, StoredDrop, to_message
 from latchguard.store.tables import bodies, messages, quarantine, sessions
-from latchguard.store.texts import from_stored
 
 __all__ = [
     "StoredMessages",
@@ -84,11 +84,6 @@ class StoredMessages(Sequence[Message]):
     def _build(self, row: Any) -> Message:
         key, role, kind, *body = row
         return self._shown.get(key) or to_message(decode_key(key), role, kind, tuple(body))
-
-
-def decode_key(stored: str | bytes) -> str:
-    """Give a message id from what the driver gave: MySQL gives bytes."""
-    return from_stored(stored if isinstance(stored, str) else stored.decode())
 
 
 def find_header(connection: Connection, session: str) -> Header:
