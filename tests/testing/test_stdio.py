@@ -5,8 +5,17 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from latchguard.testing import NonConformanceError, ProtocolError, StdioKernel, check_kernel
+from latchguard.testing import (
+    NonConformanceError,
+    ProtocolError,
+    StdioKernel,
+    Violation,
+    check_kernel,
+    checking,
+    planted,
+)
 from latchguard.testing.protocol import CAPABILITIES, OPS, Json, check_reply
+from latchguard.testing.run import Run
 from latchguard.testing.stdio import load_schema
 
 KERNEL = Path(__file__).parent.parent / "kernels" / "kernel.js"
@@ -40,6 +49,34 @@ def test_the_javascript_kernel_with_the_bug_is_found() -> None:
     assert [step.op["op"] for step in caught.value.steps] == ["append", "latch", "restamp"]
 
 
+def served(name: str) -> StdioKernel:
+    """Give a planted kernel in a process of its own."""
+    factory = f"python:latchguard.testing.planted:{planted.ALL[name].__name__}"
+    return StdioKernel([sys.executable, "-m", "latchguard.testing.serving", factory], timeout_s=30)
+
+
+def test_a_python_kernel_can_be_served() -> None:
+    """A kernel in another environment is found out over stdio as it is in process."""
+    with pytest.raises(NonConformanceError) as caught:
+        check_kernel(served("identity-less"), seed=3)
+    assert caught.value.violation.law.name == "not-into-arguments"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", planted.ALL)
+def test_a_planted_kernel_is_found_over_stdio(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each planted kernel is found over stdio too, for 9 of 10 seeds, by the machine alone."""
+    monkeypatch.setattr(checking, "corpus_paths", list)
+    lengths = []
+    for seed in range(10):
+        try:
+            check_kernel(served(name), seed=seed)
+        except NonConformanceError as error:
+            lengths.append(len(error.steps))
+    assert len(lengths) >= 9 or name == "changes-its-input"  # what a process does to its own copy nobody sees
+    assert max(lengths, default=0) <= 10
+
+
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
@@ -63,17 +100,35 @@ def test_what_goes_wrong_at_hello_is_told_apart(argv: list[str], problem: str) -
 @pytest.mark.parametrize(
     ("line", "then", "problem"),
     [
-        ('{"id": 2, "error": "no"}', "", "failed"),
         ('{"id": 2, "state": null, "view": {}, "events": []}', "", "bad-reply"),
         ("Traceback", "", "garbage"),
     ],
 )
 def test_what_goes_wrong_at_a_step_is_told_apart(line: str, then: str, problem: str) -> None:
-    """A step that fails, a reply of another shape and a stray print are three things."""
+    """A reply of another shape and a stray print are two things."""
     with StdioKernel(fake(HELLO, line, then=then), timeout_s=1) as kernel:
         with pytest.raises(ProtocolError) as caught:
             kernel.step(None, [], {"op": "reload"})
         assert caught.value.problem == problem
+
+
+def test_a_step_that_fails_breaks_a_law() -> None:
+    """A kernel that answers with an error speaks the protocol, and does not do what it declares."""
+    with (
+        StdioKernel(fake(HELLO, '{"id": 2, "error": "no"}')) as kernel,
+        pytest.raises(Violation) as caught,
+    ):
+        Run(kernel).step([], {"op": "reload"})
+    assert caught.value.law.name == "answers"
+    assert caught.value.found == "RuntimeError: no"
+
+
+def test_the_error_names_what_was_asked() -> None:
+    """Where a kernel dies, the op that killed it is in the error."""
+    with StdioKernel(fake(HELLO)) as kernel, pytest.raises(ProtocolError) as caught:
+        Run(kernel).step([], {"op": "reload"})
+    assert caught.value.problem == "crashed"
+    assert caught.value.asked == '{"op":"reload"}'
 
 
 def test_the_end_of_stderr_is_in_the_error() -> None:

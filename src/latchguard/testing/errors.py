@@ -17,10 +17,11 @@ class ProtocolError(LatchguardError):
 
     Args:
         problem: `timeout`, `crashed`, `garbage` (no JSON on stdout), `bad-reply` (JSON of another shape), `wrong-id`,
-            `failed` (it answered with an error), `not-started`.
+            `not-started`.
         expected: what the harness waited for.
         found: what came.
         stderr: the tail of what the kernel wrote to stderr.
+        asked: the op that it was asked for, if it was one.
     """
 
     code: ClassVar[str] = "kernel-protocol"
@@ -28,10 +29,12 @@ class ProtocolError(LatchguardError):
     expected: str
     found: str
     stderr: str = ""
+    asked: str = ""
 
     def __str__(self) -> str:
-        tail = f"; the end of its stderr:\n{self.stderr}" if self.stderr else ""
-        return f"{self.problem}: expected {self.expected}, found {self.found}{tail}"
+        text = f"{self.problem}: expected {self.expected}, found {self.found}"
+        text += f"; it was asked for {self.asked}" if self.asked else ""
+        return text + (f"; the end of its stderr:\n{self.stderr}" if self.stderr else "")
 
 
 @define(repr=False, str=False, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from latchguard.testing.errors import ProtocolError
-from latchguard.testing.laws import Violation, violation
+from latchguard.testing.laws import violation
 from latchguard.testing.model import Model
 from latchguard.testing.protocol import CAPABILITIES, Json, Kernel, RestartableKernel, check_reply
 
@@ -97,7 +97,8 @@ class Run:
         copies = [json.loads(raw) for raw in given]
         try:
             reply = self.kernel.step(*copies)
-        except (Violation, ProtocolError):
+        except ProtocolError as error:
+            error.asked = error.asked or given[2].decode()
             raise
         except Exception as error:
             found = f"{type(error).__name__}: {error}"

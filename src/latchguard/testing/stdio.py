@@ -1,8 +1,8 @@
 """A kernel in another process, spoken to in JSON lines: hello, step, bye.
 
 Each request bears an id, and so does its reply. What goes wrong is told apart (`ProtocolError.problem`): no answer in
-time, a dead process, a line that is no JSON, JSON of another shape, the reply to another request, an answer that says
-that the step failed.
+time, a dead process, a line that is no JSON, JSON of another shape, the reply to another request. An answer that says
+that the step failed is in the protocol: it breaks the law `answers`, as an exception of a kernel in process does.
 """
 
 from __future__ import annotations
@@ -72,13 +72,14 @@ class StdioKernel:
         """Ask for one step.
 
         Raises:
+            RuntimeError: the kernel says that the step failed, as a kernel in process would raise.
             ProtocolError: there is no proper answer.
         """
         if self._process is None:
             self._start()
         reply = self._ask("step", {"state": state, "history": history, "op": op})
         if "error" in reply:
-            self._fail("failed", "a reply", str(reply["error"]))
+            raise RuntimeError(str(reply["error"]))
         self._check_shape(reply, "step_reply")
         return {name: reply[name] for name in ("state", "view", "events")}
 
