@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -202,3 +203,14 @@ def test_only_the_last_assistant_message_loses_trailing_space() -> None:
     assert claude(USER, spaced, USER, profile="anthropic-prefill").findings == ()
     assert claude(USER, spaced).findings == ()
     assert claude(USER, spaced, profile="anthropic-prefill").body["messages"][1]["content"] == "a"
+
+
+def test_a_body_nested_without_end_takes_linear_time() -> None:
+    """An object can be nested deeper than any text; its halves are found all the same, at the end of a long path."""
+    nested: Any = "\ud800"
+    for _ in range(100_000):
+        nested = [nested]
+    start = process_time()
+    result = harden({"messages": [], "extra": nested}, "openai-chat")
+    assert process_time() - start < 10  # a minute and more where every level copies its path
+    assert result.findings[0].path == "$.extra" + "[0]" * 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -170,22 +170,34 @@ def _surrogates(body: Any) -> Iterator[tuple[Trigger, Hit]]:
         pass
     else:
         return
-    todo: list[tuple[Path, Any]] = [((), body)]
+    todo: list[tuple[_Trail, Any]] = [((), body)]
     seen: set[int] = set()
     while todo:
-        path, node = todo.pop()
+        trail, node = todo.pop()
         if isinstance(node, str):
             if _HALF.search(node):
-                yield Trigger.HALF, Hit(path, node)
+                yield Trigger.HALF, Hit(_path_of(trail), node)
         elif isinstance(node, dict | list | tuple) and id(node) not in seen:
             seen.add(id(node))
             if isinstance(node, dict):
                 keys = [key for key in node if isinstance(key, str)]
                 for key in filter(_HALF.search, keys):
-                    yield Trigger.HALF, Hit((*path, key), key, "key")
-                todo += (((*path, key), node[key]) for key in reversed(keys))
+                    yield Trigger.HALF, Hit(_path_of((trail, key)), key, "key")
+                todo += (((trail, key), node[key]) for key in reversed(keys))
             else:
-                todo += (((*path, place), node[place]) for place in range(len(node) - 1, -1, -1))
+                todo += (((trail, place), node[place]) for place in range(len(node) - 1, -1, -1))
+
+
+# The way to a node as (the way to its parent, its key): a path copied at each level would be quadratic in the depth.
+_Trail: TypeAlias = tuple[()] | tuple["_Trail", str | int]
+
+
+def _path_of(trail: _Trail) -> Path:
+    keys: list[str | int] = []
+    while trail:
+        trail, key = trail
+        keys.append(key)
+    return tuple(reversed(keys))
 
 
 def check_half(hit: Hit, scene: Scene) -> Iterator[Fix]:
