@@ -93,6 +93,23 @@ def test_invalid_options(options: Any) -> None:
     assert caught.value.expected == "max_depth >= 1 and non_object 'wrap' or 'raise'"
 
 
+class Contrary:
+    """Compares with nothing."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError(other)
+
+
+def test_an_object_that_compares_with_nothing_is_a_value() -> None:
+    """Looking for the empty string asks nothing of what is no string."""
+    raw = Contrary()
+    decoded = decode_arguments(raw)
+    assert decoded is not None
+    assert decoded["value"] is raw
+
+
 @given(st.text() | st.binary() | st.none() | st.lists(st.text()) | st.floats() | st.dictionaries(st.text(), st.text()))
 def test_an_object_or_nothing_comes_out(raw: Any) -> None:
     """Whatever comes in; decoding what came out changes nothing (I9)."""

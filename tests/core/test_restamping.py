@@ -248,3 +248,11 @@ def test_after_a_restamp_every_latch_fits_its_message(
     state, _ = before
     after = restamp(state, new).state
     assert replay(new, after).refused == ()
+
+
+def test_numbering_by_what_is_no_message_id() -> None:
+    """A key of another type names no message, and would be ignored in silence."""
+    numbering: Any = {7: "m00001"}
+    with pytest.raises(InvalidValueError) as caught:
+        restamp(STATE, [ONE], numbering=numbering)
+    assert caught.value.path == "numbering"

@@ -355,3 +355,22 @@ def test_refs_stay_one_to_one_and_grow(names: list[str], protected: set[str]) ->
         assert {key: state.refs[key] for key in before} == before
     assert issued == [f"m{number:05d}" for number in range(1, len(issued) + 1)]
     assert {state.refs.holder(ref) for ref in issued} == set(names) - protected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("refs", {"a": "m00001"}),
+        ("identities", ()),
+        ("latches", None),
+        ("quarantine", {}),
+        ("version", "1"),
+        ("epoch", None),
+    ],
+)
+def test_state_refuses_fields_of_the_wrong_type(name: str, value: Any) -> None:
+    """What would fail far from here, in the first call that reads it, is refused where it is given."""
+    fields: dict[str, Any] = {name: value}
+    with pytest.raises(InvalidValueError) as caught:
+        ConversationState(**fields)
+    assert caught.value.path == name

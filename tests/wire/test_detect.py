@@ -146,8 +146,15 @@ def test_named_wire_is_taken_as_it_is() -> None:
     assert require_wire({}, "gemini") is GEMINI
 
 
-@pytest.mark.parametrize(("body", "wire"), [({"messages": TEXT}, None), ({"contents": []}, "grpc")])
-def test_undecided_body_and_unknown_wire_are_one_error(body: Any, wire: str | None) -> None:
+NESTED: Any = []
+for _ in range(20_000):
+    NESTED = [NESTED]
+
+
+@pytest.mark.parametrize(
+    ("body", "wire"), [({"messages": TEXT}, None), ({"contents": []}, "grpc"), ({}, 7), ({}, NESTED)]
+)
+def test_undecided_body_and_unknown_wire_are_one_error(body: Any, wire: Any) -> None:
     """Where nothing decides, the error names the wires to choose from."""
     with pytest.raises(WireUndecidedError) as caught:
         require_wire(body, wire)

@@ -37,7 +37,7 @@ def decode_arguments(
     if not isinstance(max_depth, int) or max_depth < 1 or non_object not in ("wrap", "raise"):
         found = f"max_depth={cut(max_depth)}, non_object={cut(non_object)}"
         raise ArgumentsError("max_depth >= 1 and non_object 'wrap' or 'raise'", found)
-    if raw is None or raw == "":
+    if raw is None or (isinstance(raw, str) and not raw):
         return None
     value = raw
     for _ in range(max_depth):

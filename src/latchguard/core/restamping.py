@@ -133,6 +133,7 @@ def _numbers(numbering: Mapping[str, str]) -> dict[str, int | None]:
     numbers: dict[str, int | None] = {}
     owners: dict[str, str] = {}
     for message_id, ref in numbering.items():
+        check_type(message_id, str, "numbering", "message ids as keys")
         number = ref_number(ref) if isinstance(ref, str) else None
         if number is None and ref != BLOCKED:
             raise NumberingError(message_id, ref, "a ref (m00001, ...) or BLOCKED")

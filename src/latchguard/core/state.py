@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
@@ -40,6 +40,9 @@ class ConversationState:
         epoch: counts the restamps that changed something.
         entry_extra: message id -> fields of a newer release in the message's entry, carried through.
         extra: fields of a newer release, carried through.
+
+    Raises:
+        InvalidValueError: a field has the wrong type.
     """
 
     refs: RefMap = field(factory=RefMap)
@@ -50,6 +53,10 @@ class ConversationState:
     epoch: int = 0
     entry_extra: Mapping[str, Mapping[str, Any]] = field(factory=dict, kw_only=True, repr=False, hash=False)
     extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        for name, wanted, expected in _FIELDS:
+            check_type(getattr(self, name), wanted, name, expected)
 
     def assign(self, messages: Iterable[Message], *, protected: Collection[str] = ()) -> ConversationState:
         """Give a ref to each message that has none, and take note of what each message is.
@@ -192,6 +199,16 @@ class ConversationState:
             quarantine=(*self.quarantine, *drops),
             version=self.version + 1,
         )
+
+
+_FIELDS: Final = (
+    ("refs", RefMap, "a RefMap"),
+    ("identities", Mapping, "a mapping"),
+    ("latches", tuple, "a tuple of latches"),
+    ("quarantine", tuple, "a tuple of drops"),
+    ("version", int, "an integer"),
+    ("epoch", int, "an integer"),
+)
 
 
 def check_id(message_id: str, path: str = "message.id") -> None:

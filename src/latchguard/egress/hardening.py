@@ -237,7 +237,7 @@ def _parse_wide(raw: bytes) -> Any:
 
 def _options(body: Any, wire: Any, profile: str | None, allow: Any) -> tuple[Wire, Demands, Repair]:
     demands = resolve_profile(profile)
-    if allow not in (Repair.LOSSLESS, Repair.PLACEHOLDER, Repair.LOSSY):
+    if not isinstance(allow, str) or allow not in (Repair.LOSSLESS, Repair.PLACEHOLDER, Repair.LOSSY):
         raise InvalidValueError("allow", "lossless, placeholder or lossy", cut(allow))
     return require_wire(body, wire), demands, Repair(allow)
 

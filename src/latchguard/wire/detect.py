@@ -81,10 +81,9 @@ def require_wire(body: object, wire: Wire | str | None = None) -> Wire:
     Raises:
         WireUndecidedError: *wire* is no wire, or it is None and the shape of *body* does not decide.
     """
-    try:
-        found = detect_wire(body) if wire is None else Wire(wire)
-    except ValueError:
-        raise WireUndecidedError(cut(wire), tuple(Wire)) from None
+    if wire is not None and (not isinstance(wire, str) or wire not in tuple(Wire)):
+        raise WireUndecidedError(cut(wire), tuple(Wire))
+    found = detect_wire(body) if wire is None else Wire(wire)
     if found is None:
         shape = sorted(str(key) for key in body) if isinstance(body, Mapping) else type(body).__name__
         raise WireUndecidedError(cut(shape), tuple(Wire))
