@@ -163,7 +163,6 @@ def test_control_characters_of_names_and_texts_do_not_reach_the_terminal(tmp_pat
     ("argv", "says"),
     [
         ((), "Missing argument"),
-        (("sqlite:///x.db",), "found the URL of a database"),
         (("--only", "no-such-rule", "x"), "no rule is called no-such-rule"),
         (("--report", "x.txt", "x"), "ends in .json or .html"),
         (("--marker", "(", "x"), "expected a regular expression"),

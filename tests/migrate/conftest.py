@@ -18,3 +18,11 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     yield engine
     engine.dispose()
     list(urls)
+
+
+@pytest.fixture
+def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine on a SQLite file without a single table, for what no server does otherwise."""
+    engine = make_engine(f"sqlite:///{tmp_path}/own.db")
+    yield engine
+    engine.dispose()

@@ -134,6 +134,7 @@ def fault_server(state: Path) -> Iterator[Server]:
 
 def _serve() -> None:
     from latchguard.cli import main, repair, runs, scan, undo  # noqa: F401, PLC0415  # loaded once, for all children
+    from latchguard.repair import database_runs  # noqa: F401, PLC0415  # SQLAlchemy too
 
     gc.freeze()  # what is shared with the children stays shared
     for line in sys.stdin:

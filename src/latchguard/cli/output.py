@@ -43,8 +43,9 @@ def plural(count: int, noun: str) -> str:
 class TextReport:
     """Writes to stdout, file by file."""
 
-    def __init__(self, *, applying: bool) -> None:
+    def __init__(self, *, applying: bool, noun: str) -> None:
         self._applying = applying
+        self._noun = noun
 
     def add(self, report: FileReport) -> None:
         """Write one file; nothing where it is clean or skipped. Why one failed goes to stderr."""
@@ -69,7 +70,7 @@ class TextReport:
         clear_progress()
         total = sum(tally.files.values())
         parts = ", ".join(f"{tally.files[state]:,} {_STATES[state]}" for state in State if tally.files[state])
-        click.echo(f"{plural(total, 'file')}: {parts}" if total else "no files")
+        click.echo(f"{plural(total, self._noun)}: {parts}" if total else f"no {self._noun}s")
         for rule, count in sorted(tally.rules.items()):
             click.echo(f"  {count:>6,}  {rule}")
         for line in self._advice(tally, run):
@@ -79,7 +80,7 @@ class TextReport:
         if run is not None:
             yield f"Run {run}; `latchguard undo {run}` takes it back."
         elif tally.repairable and not self._applying:
-            yield f"Nothing was written; `latchguard repair --apply` repairs {plural(tally.repairable, 'file')}."
+            yield f"Nothing was written; `latchguard repair --apply` repairs {plural(tally.repairable, self._noun)}."
         if not tally.repairable:
             return
         for file_format in sorted(tally.formats & READERS.keys()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import click
@@ -11,6 +12,8 @@ from latchguard.cli.output import complain, plural
 from latchguard.cli.repair import backup_dir_option
 from latchguard.cli.status import Status, error_status
 from latchguard.core.errors import LatchguardError
+from latchguard.repair.errors import escape
+from latchguard.repair.journal import load_run
 from latchguard.repair.runs import forget_run, list_runs, locked_runs, run_age_s, run_names
 
 __all__ = ["runs_command"]
@@ -33,25 +36,45 @@ def _age_s(_context: click.Context, _parameter: click.Parameter, value: str | No
     "--prune", "prune_s", metavar="AGE", callback=_age_s, help="Remove the runs that are older (30d, 12h, 2w)."
 )
 @click.option("--forget", metavar="RUN", multiple=True, help="Remove this run.")
+@click.argument("urls", metavar="[URL...]", nargs=-1)
 @backup_dir_option
-def runs_command(*, prune_s: int | None, forget: tuple[str, ...], backup_dir: str) -> Status:
+def runs_command(*, prune_s: int | None, forget: tuple[str, ...], urls: tuple[str, ...], backup_dir: str) -> Status:
     """List the runs that can be undone; with --prune or --forget, remove runs and the copies that they keep.
 
-    Runs and copies hold conversation text. A run that was removed cannot be undone.
+    Runs and copies hold conversation text. A run that was removed cannot be undone. The journal of a database is found
+    by the URL that the run noted, which has no password; where it needs one, say URL. With URL, the runs that a
+    database knows are listed, wherever they were made.
     """
     if prune_s is None and not forget:
-        return _list(backup_dir)
+        return _list_of_databases(urls) if urls else _list(backup_dir)
     status = Status.CLEAN
     with locked_runs(backup_dir):
         old = [name for name in run_names(backup_dir) if prune_s is not None and run_age_s(name) > prune_s]
         for name in dict.fromkeys((*forget, *old)):
             try:
+                _forget_in_databases(urls or load_run(backup_dir, name).databases, name)
                 copies = forget_run(backup_dir, name)
                 click.echo(f"removed run {name}, and its copies of {plural(copies, 'file')}")
             except LatchguardError as error:
                 complain(error)
                 status = max(status, error_status(error))
     return status
+
+
+def _forget_in_databases(urls: Iterable[str], run: str) -> None:
+    for url in urls:
+        from latchguard.repair.database_runs import forget_in_database  # noqa: PLC0415  # SQLAlchemy: 200 ms
+
+        forget_in_database(url, run)
+
+
+def _list_of_databases(urls: Iterable[str]) -> Status:
+    from latchguard.repair.database_runs import database_runs  # noqa: PLC0415  # SQLAlchemy: 200 ms
+
+    for url in urls:
+        for run in database_runs(url):
+            click.echo(f"{run.name}  {plural(run.sessions, 'session')} in {escape(run.target)}: repaired")
+    return Status.CLEAN
 
 
 def _list(root: str) -> Status:
@@ -63,5 +86,19 @@ def _list(root: str) -> Status:
             continue
         fates = {"repaired": run.count("done"), "restored": run.count("undone"), "interrupted": run.count(None)}
         told = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
-        click.echo(f"{run.name}  {plural(len(run.entries), 'file')}: {told or 'interrupted'}")
+        if run.entries or not run.databases:
+            click.echo(f"{run.name}  {plural(len(run.entries), 'file')}: {told or 'interrupted'}")
+        for url in run.databases:
+            click.echo(f"{run.name}  {_told_by(url, run.name)}")
     return status
+
+
+def _told_by(url: str, name: str) -> str:
+    """Say what a database knows of a run that was noted here."""
+    from latchguard.repair.database_runs import database_runs  # noqa: PLC0415  # SQLAlchemy: 200 ms
+
+    try:
+        count = sum(run.sessions for run in database_runs(url) if run.name == name)
+    except LatchguardError as error:
+        return f"sessions of {escape(url)}: not to be asked ({escape(error.code)})"
+    return f"{plural(count, 'session')} of {escape(url)}: {'repaired' if count else 'restored, or none was repaired'}"

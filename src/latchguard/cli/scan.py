@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import click
 
 from latchguard.cli.status import Status
-from latchguard.cli.surveying import Survey, look, report_outcomes, survey_options
+from latchguard.cli.surveying import Survey, look, look_at_databases, report_outcomes, survey_options
 
 __all__ = ["scan_command"]
 
@@ -15,7 +17,8 @@ __all__ = ["scan_command"]
 def scan_command(survey: Survey) -> Status:
     """Find what is wrong with stored sessions. Reads only.
 
-    A SOURCE is a path, a glob, or a directory, which is walked to the end. Exit status: 0 nothing wrong, 1 findings,
-    10 a source is not there, 20 a source cannot be read.
+    A SOURCE is a path, a glob, a directory, which is walked to the end, or the URL of a database. Exit status:
+    0 nothing wrong, 1 findings, 10 a source is not there, 20 a source cannot be read.
     """
-    return report_outcomes((outcome for _, outcome in look(survey)), survey, command="scan", applying=False)
+    outcomes = chain((outcome for _, outcome in look(survey)), look_at_databases(survey, verify=True))
+    return report_outcomes(outcomes, survey, command="scan", applying=False)

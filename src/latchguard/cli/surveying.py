@@ -28,7 +28,7 @@ from latchguard.repair.report import FileReport, JsonReport, State, Tally
 from latchguard.repair.timeline import Row, read_old_bytes, read_timeline
 from latchguard.sources.detect import FORMATS
 
-__all__ = ["Survey", "look", "report_outcomes", "survey_options"]
+__all__ = ["Survey", "is_url", "look", "look_at_databases", "report_outcomes", "survey_options"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DEFAULTS: Final = Limits()
@@ -53,7 +53,7 @@ class Survey:
     """What a command line asks for.
 
     Args:
-        sources: paths, globs, directories.
+        sources: paths, globs, directories, URLs of databases.
         plan: what a plan may do.
         format_name: the format of all sources; None to detect it.
         session: the id of the one session that is wanted; None for all.
@@ -69,6 +69,21 @@ class Survey:
     jobs: int
     as_json: bool
     report: str | None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The sources that are databases."""
+        return tuple(source for source in self.sources if is_url(source))
+
+    @property
+    def noun(self) -> str:
+        """What is counted: files, or the sessions of databases."""
+        return {0: "file", len(self.sources): "session"}.get(len(self.urls), "source")
+
+
+def is_url(source: str) -> bool:
+    """Say whether a source is the URL of a database."""
+    return _URL.match(source) is not None
 
 
 def survey_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,13 +115,6 @@ def survey_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         called = option(called)
     return called
-
-
-def _check_sources(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for source in value:
-        if _URL.match(source):
-            raise click.BadParameter("expected a path, a glob or a directory, found the URL of a database")
-    return value
 
 
 def _split_rules(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
@@ -142,7 +150,7 @@ def _compile(_context: click.Context, _parameter: click.Parameter, value: tuple[
 
 _AT_LEAST_ONE: Final = click.IntRange(min=1)
 _OPTIONS: Final = (
-    click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, callback=_check_sources),
+    click.argument("sources", metavar="SOURCE...", nargs=-1, required=True),
     click.option("--only", metavar="RULE", multiple=True, callback=_split_rules, help="Look at these rules only."),
     click.option("--skip", metavar="RULE", multiple=True, callback=_split_rules, help="Pass over these rules."),
     click.option(
@@ -174,13 +182,25 @@ _OPTIONS: Final = (
 
 
 def look(survey: Survey) -> Iterator[tuple[FileSource, Outcome]]:
-    """Look at the sources of *survey*; those that hold another session than the one that is wanted are left out."""
-    looked = look_at_files(
-        find_files(survey.sources), format_name=survey.format_name, options=survey.plan, jobs=survey.jobs
-    )
+    """Look at the files of *survey*; those that hold another session than the one that is wanted are left out."""
+    files = find_files([source for source in survey.sources if not is_url(source)])
+    looked = look_at_files(files, format_name=survey.format_name, options=survey.plan, jobs=survey.jobs)
     for source, outcome in looked:
         if survey.session is None or outcome.plan is None or outcome.plan.session == survey.session:
             yield source, outcome
+
+
+def look_at_databases(survey: Survey, *, verify: bool = False) -> Iterator[Outcome]:
+    """Look at the databases of *survey*, session by session.
+
+    Args:
+        survey: what was asked for.
+        verify: whether those in which nothing waits for a repair are verified from outside as well.
+    """
+    for url in survey.urls:
+        from latchguard.repair.database_runs import look_at_database  # noqa: PLC0415  # SQLAlchemy: 200 ms
+
+        yield from look_at_database(url, session=survey.session, options=survey.plan, verify=verify)
 
 
 def report_outcomes(
@@ -198,7 +218,7 @@ def report_outcomes(
     tally = Tally(applying)
     status, sessions = Status.CLEAN, 0
     with _open_reports(survey, command=command, applying=applying, run=run) as reports:
-        for outcome in show_progress(outcomes, "files"):
+        for outcome in show_progress(outcomes, f"{survey.noun}s"):
             sessions += outcome.plan is not None
             report = tally.take(outcome)
             status = max(status, _file_status(report, applying=applying))
@@ -233,7 +253,7 @@ def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRu
         return () if raw is None else read_timeline(raw, plan, survey.plan.limits)
 
     with ExitStack() as closing:
-        text = TextReport(applying=applying)
+        text = TextReport(applying=applying, noun=survey.noun)
         reports: list[Report] = [json_report(lambda piece: click.echo(piece, nl=False)) if survey.as_json else text]
         if survey.report is not None:
             write = closing.enter_context(_report_file(survey.report))

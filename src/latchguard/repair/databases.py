@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from attrs import evolve, frozen
@@ -33,6 +33,7 @@ from latchguard.store.tables import quarantine, repair_journal, repair_progress,
 
 __all__ = [
     "DatabaseRun",
+    "Transaction",
     "forget_database_run",
     "list_database_runs",
     "make_journal",
@@ -43,7 +44,7 @@ __all__ = [
     "undo_sessions",
 ]
 
-Transaction = Callable[[], AbstractContextManager[None]]
+Transaction: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 _UNDOABLE: Final = "0002"
 _QUARANTINED: Final = ("session_id", "ref", "is_view", "view", "text", "hash", "role", "kind", "shown", "extra")

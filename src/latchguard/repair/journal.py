@@ -69,10 +69,14 @@ class Entry:
 
 @frozen
 class RunRecord:
-    """What the journal of one run says; *entries* in the order in which they were begun."""
+    """What the journal of one run says; *entries* in the order in which they were begun.
+
+    What a run did in *databases*, their URLs without a password, stands in their own journals.
+    """
 
     name: str
     entries: tuple[Entry, ...]
+    databases: tuple[str, ...] = ()
 
     def count(self, fate: str | None) -> int:
         """Count the files of this fate."""
@@ -91,6 +95,10 @@ class Journal:
         """Put the plan, then the intention to replace a file, on the disk."""
         _append(self.plans, {"number": entry.number, "path": entry.path, "plan": plan_document(plan)})
         _append(self.records, {"event": "begin", **asdict(entry, filter=lambda field, _: field.name != "fate")})
+
+    def note_database(self, url: str) -> None:
+        """Put on the disk that the sessions of a database are about to be changed."""
+        _append(self.records, {"event": "database", "url": url})
 
     def settle(self, entry: Entry, fate: str) -> Entry:
         """Put the fate of an entry on the disk, and give the entry with it."""
@@ -144,6 +152,7 @@ def load_run(root: str, name: str) -> RunRecord:
         raise RunNotFoundError(name, root)
     journal = os.path.join(root, name, _JOURNAL)
     entries: dict[int, Entry] = {}
+    databases: list[str] = []
     for line, record in _records(journal):
         try:
             match record:
@@ -159,13 +168,15 @@ def load_run(root: str, name: str) -> RunRecord:
                     "modified_ns": int(modified_ns),
                 }:
                     entries[number] = Entry(number, path, before, after, accessed_ns, modified_ns)
+                case {"event": "database", "url": str(url)}:
+                    databases.append(url)
                 case {"event": "done" | "left" | "undone" as fate, "number": int(number)}:
                     entries[number] = evolve(entries[number], fate=fate)
                 case _:
                     raise RunDamagedError(journal, line, f"a record of a version {VERSION} journal")
         except KeyError as error:
             raise RunDamagedError(journal, line, "a record that fits those before it") from error
-    return RunRecord(name, tuple(entries.values()))
+    return RunRecord(name, tuple(entries.values()), tuple(databases))
 
 
 def _records(path: str) -> Iterator[tuple[int, Any]]:

@@ -32,13 +32,13 @@ __all__ = ["RepairRun", "repair_file", "repair_run"]
 
 @define
 class RepairRun:
-    """A run that repairs files; it has a journal from the first file on that it changes.
+    """A run that repairs files and databases; it has a journal from the first one on that it changes.
 
     Args:
         root: the directory of runs.
         recovered: the interrupted runs that were settled first, and an error for each that could not be.
         name: of this run.
-        replaced: how many files hold repaired bytes now.
+        replaced: how many files hold repaired bytes now, and sessions of databases repaired rows.
     """
 
     root: str
@@ -74,6 +74,10 @@ class RepairRun:
         if file_digest(handle.path) != entry.after:
             raise OverwrittenError(handle.path)
 
+    def note_database(self, url: str) -> None:
+        """Put on the disk that the sessions of a database are about to be changed."""
+        self._open_journal().note_database(url)
+
     def _open_journal(self) -> Journal:
         if self._journal is None:
             self._journal = self._closing.enter_context(start_journal(self.root, self.name))
@@ -82,7 +86,7 @@ class RepairRun:
     def close(self) -> None:
         """Close the journal; a run that changed nothing leaves none."""
         self._closing.close()
-        if self._journal and self._begun == self._left:
+        if self._journal and self._begun == self._left and not self.replaced:
             remove_journal(self.root, self.name)
 
 

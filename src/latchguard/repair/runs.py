@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from attrs import evolve
+
 from latchguard.core.errors import LatchguardError
 from latchguard.repair import osops
 from latchguard.repair.errors import RunNotFoundError
@@ -123,7 +125,7 @@ def recover_run(root: str, name: str) -> RunRecord:
     run = load_run(root, name)
     if run.count(None):
         with open_journal(root, name) as journal:
-            run = RunRecord(name, tuple(_settle_all(journal, run.entries)))
+            run = evolve(run, entries=tuple(_settle_all(journal, run.entries)))
     if not is_kept(run):
         remove_journal(root, name)
     return run
@@ -143,8 +145,8 @@ def _settle_all(journal: Journal, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def is_kept(run: RunRecord) -> bool:
-    """Say whether a run replaced anything, so that it can be undone, or was."""
-    return any(entry.fate in ("done", "undone") for entry in run.entries)
+    """Say whether a run replaced anything, so that it can be undone, or was; a database knows that for itself."""
+    return bool(run.databases) or any(entry.fate in ("done", "undone") for entry in run.entries)
 
 
 def settle(journal: Journal, entry: Entry) -> Entry:
