@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, update
 
 from latchguard import Kind, Message, Role, SessionStore
 from latchguard.core.errors import InvalidValueError, StoreNotFoundError
-from latchguard.store.checking import check_database
+from latchguard.store.checking import CHECKS, check_database
 from latchguard.store.connections import make_reader, reading
 from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
 from tests.store.old import OLD_LATCHES, make_old_database
@@ -104,6 +104,13 @@ def test_damage_is_found(store: SessionStore, name: str) -> None:
     assert [slug for slug, _ in found] == [slug for slug, _ in expected]
     for (_, path), (_, start) in zip(sorted(found), sorted(expected), strict=True):
         assert path.startswith(start)
+
+
+def test_every_finding_is_on_the_page() -> None:
+    """docs/store.md lists each slug."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "store.md").read_text()
+    slugs = {check.slug for check in CHECKS} | {"text-changed", "latch-without-identity"}
+    assert [slug for slug in sorted(slugs) if f"| `{slug}` |" not in page] == []
 
 
 def test_latches_of_old_are_named(tmp_path: Path) -> None:
