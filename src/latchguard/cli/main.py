@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "runs": "latchguard.cli.runs",
     "scan": "latchguard.cli.scan",
     "undo": "latchguard.cli.undo",
+    "why": "latchguard.cli.why",
 }
 
 

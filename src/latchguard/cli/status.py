@@ -32,6 +32,7 @@ ERROR_STATUS: Final[Mapping[str, Status]] = {
     "source-not-found": Status.NOT_FOUND,
     "session-not-found": Status.NOT_FOUND,
     "run-not-found": Status.NOT_FOUND,
+    "unknown-message": Status.NOT_FOUND,
     "busy": Status.BUSY,
     "store-busy": Status.BUSY,
     "lost-race": Status.LOST_RACE,

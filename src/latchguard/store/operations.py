@@ -22,6 +22,7 @@ from latchguard.core.identity import Identity
 from latchguard.core.latches import LATCHABLE, Drop, Latch, ViewLatch, latch_order, misfit
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
+from latchguard.core.refs import ref_number
 from latchguard.core.restamping import Restamp, restamp_identities
 from latchguard.core.state import ConversationState
 from latchguard.store.changes import write_change
@@ -229,16 +230,16 @@ def restamp_session(
 class _Interest:
     """Which rows can matter to a latch: those that have an identity or a form of one, or carry one."""
 
-    hashes: frozenset[str]
-    refs: frozenset[str]
+    hashes: frozenset[bytes]
+    refs: frozenset[int | None]
 
     @classmethod
     def of(cls, concerned: Sequence[Latch], in_force: Sequence[Latch]) -> _Interest:
         hashes = {latch.identity.hash for latch in concerned} | {latch.shown for latch in concerned}
-        return cls(frozenset(hashes), frozenset(latch.ref for latch in in_force))
+        return cls(frozenset(map(bytes.fromhex, hashes)), frozenset(ref_number(latch.ref) for latch in in_force))
 
     def __call__(self, row: MessageRow) -> bool:
-        return row.hash.hex() in self.hashes or row.ref_text in self.refs
+        return row.hash in self.hashes or row.ref in self.refs
 
 
 def _identity_now(part: Part, message: Message) -> Identity | None:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Select, Table, Text, func, literal, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select, type_coerce
+from sqlalchemy.types import NullType
 
 from latchguard.core.identity import Identity
 from latchguard.core.jsontext import dump_json
@@ -51,10 +52,10 @@ __all__ = [
     "read_superseded",
 ]
 
-# The ids as they are stored, undecoded.
-_ROW: Final = tuple(
-    type_coerce(messages.c[name], Text).label(name) if name == "message_id" else messages.c[name]
-    for name in MessageRow._fields
+# As the driver gives them: of a whole history, a call per cell costs more than the reading. SQLite and MySQL give 0
+# and 1 for booleans, which compare and test as such; MySQL gives bytes for ids.
+_ROW: Final[tuple[Any, ...]] = tuple(
+    type_coerce(messages.c[name], NullType()).label(name) for name in MessageRow._fields
 )
 _LATCH: Final = (latches.c.id, *(latches.c[name] for name in LATCH_COLUMNS))
 
