@@ -15,6 +15,7 @@ from sqlalchemy.sql import FromClause
 
 from latchguard.repair.database_tables import SessionTables, host_tables
 from latchguard.repair.databases import (
+    list_database_runs,
     make_journal,
     plan_session,
     repair_session,
@@ -22,7 +23,7 @@ from latchguard.repair.databases import (
     transactions,
     undo_sessions,
 )
-from latchguard.repair.errors import LostRaceError
+from latchguard.repair.errors import LostRaceError, RunNotFoundError
 from latchguard.repair.latch_plans import LatchPlan, LatchStep
 from latchguard.repair.plans import PlanOptions
 from latchguard.repair.runs import new_run_name
@@ -115,24 +116,33 @@ def _plans(connection: Connection, tables: SessionTables, run: str | None) -> It
 
 
 def undo_latches(
-    connection: Connection, run: str, *, latches: Table, columns: Mapping[str, str]
+    connection: Connection, *, latches: Table, columns: Mapping[str, str], run: str | None = None
 ) -> tuple[LostRaceError, ...]:
-    """Take a repair back, session by session: every row of the latches is again what it was.
+    """Take repairs back, session by session: every row of the latches is again what it was.
 
     Args:
         connection: as in `repair_latches`.
-        run: `RepairPlan.run`.
         latches: as in `repair_latches`.
         columns: as in `repair_latches`.
+        run: `RepairPlan.run`; None for every repair of this table, the newest first, as a downgrade wants it.
 
     Returns:
         One error for each session that was left as it is, since somebody has written its latches after the repair.
 
     Raises:
-        RunNotFoundError: the journal knows nothing of this run in this table.
+        RunNotFoundError: the journal knows nothing of *run* in this table.
         ColumnError: a column is missing, or cannot serve.
         StoreFailedError: the database failed.
     """
     tables = host_tables(None, latches, columns)
-    undone = undo_sessions(connection, tables, run, transactions(connection, nested=True))
-    return tuple(error for _, error in undone if error is not None)
+    transaction = transactions(connection, nested=True)
+    with transaction():
+        known = [found.name for found in list_database_runs(connection) if found.target == tables.target]
+    if run is not None and run not in known:
+        raise RunNotFoundError(run, tables.target)
+    undone = (
+        error
+        for name in ([run] if run is not None else reversed(known))
+        for _, error in undo_sessions(connection, tables, name, transaction)
+    )
+    return tuple(error for error in undone if error is not None)

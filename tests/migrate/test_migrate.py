@@ -84,15 +84,16 @@ def test_an_undone_repair_leaves_every_row_as_it_was(engine: Engine) -> None:
     with engine.connect() as connection:
         assert rows_of(connection, lines, clips) != before
         connection.rollback()
-        assert undo_latches(connection, run, latches=clips, columns=COLUMNS) == ()
+        assert undo_latches(connection, latches=clips, columns=COLUMNS, run=run) == ()
         assert rows_of(connection, lines, clips) == before
         assert rows_of(connection, repair_journal, repair_progress) == {
             repair_journal.name: [],
             repair_progress.name: [],
         }
         connection.rollback()
+        assert undo_latches(connection, latches=clips, columns=COLUMNS) == ()
         with pytest.raises(RunNotFoundError):
-            undo_latches(connection, run, latches=clips, columns=COLUMNS)
+            undo_latches(connection, latches=clips, columns=COLUMNS, run=run)
 
 
 def test_undo_leaves_a_session_that_was_written_since(engine: Engine) -> None:
@@ -109,7 +110,7 @@ def test_undo_leaves_a_session_that_was_written_since(engine: Engine) -> None:
         mine = select(clips).where(clips.c.talk == "s000001").order_by(clips.c.id)
         changed = connection.execute(mine).all()
     with engine.connect() as connection:
-        errors = undo_latches(connection, run, latches=clips, columns=COLUMNS)
+        errors = undo_latches(connection, latches=clips, columns=COLUMNS, run=run)
         assert [error.code for error in errors] == ["lost-race"]
         assert connection.execute(mine).all() == changed
         others = [row for row in rows_of(connection, clips)["talk_clips"] if row[1] != "s000001"]

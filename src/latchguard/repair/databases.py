@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, and_, delete, distinct, func, insert, null, select, update
+from sqlalchemy import Connection, and_, delete, distinct, func, insert, inspect, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from latchguard.core.jsontext import dump_json, load_json
@@ -310,7 +310,9 @@ def _bring_back(connection: Connection, tables: SessionTables, record: Mapping[s
 
 
 def list_database_runs(connection: Connection) -> list[DatabaseRun]:
-    """Give the runs that the journal knows, oldest first."""
+    """Give the runs that the journal knows, oldest first; none where the database has no journal."""
+    if not inspect(connection).has_table(repair_journal.name):
+        return []
     columns = (repair_journal.c.run, repair_journal.c.target)
     statement = select(*columns, func.count(distinct(repair_journal.c.session))).group_by(*columns).order_by(*columns)
     return [DatabaseRun(*row) for row in connection.execute(statement)]
