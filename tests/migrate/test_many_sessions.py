@@ -85,6 +85,16 @@ def test_three_hundred_sessions(sqlite_engine: Engine, tmp_path: Path) -> None:
     run_campaign(sqlite_engine, tmp_path, 300, (40,))
 
 
+def test_two_jobs_at_once(engine: Engine, tmp_path: Path) -> None:
+    """Started on two machines, they repair each session once, and neither fails."""
+    make_old_store(engine, many_sessions(40))
+    url = engine.url.render_as_string(hide_password=False)
+    jobs = [start_repair(url, tmp_path / name) for name in ("one", "two")]
+    assert [job.wait() for job in jobs] == [0, 0]
+    check_repaired(engine, 40)
+    assert sum(run.sessions for run in database_runs(url)) == 30
+
+
 @pytest.mark.long
 def test_ten_thousand_sessions(engine: Engine, tmp_path: Path) -> None:
     """The same on every database, killed three times."""

@@ -204,6 +204,17 @@ def test_a_kind_that_is_none_is_refused(engine: Engine) -> None:
     assert "tool_use" in str(caught.value)
 
 
+def test_sessions_are_read_page_by_page(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, a page of them is held at a time."""
+    with engine.begin() as connection:
+        make_tables(connection, many_sessions(8))
+    planned = repair(engine)
+    monkeypatch.setattr("latchguard.repair.database_tables._PAGE", 2)
+    assert repair(engine) == planned
+    assert repair(engine, apply=True) == planned
+    assert repair(engine) == RepairPlan(0, {}, ())
+
+
 def test_a_killed_job_goes_on_where_it_was(engine: Engine) -> None:
     """With one transaction per session, what a broken run has done stays done; the next does the rest."""
     with engine.begin() as connection:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, and_, delete, distinct, func, insert, inspect, null, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, distinct, func, insert, inspect, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from latchguard.core.jsontext import dump_json, load_json
@@ -140,13 +140,16 @@ def _count_write(connection: Connection, session: str) -> None:
 
 
 def _mark_done(connection: Connection, tables: SessionTables, session: str, run: str) -> None:
-    _forget_progress(connection, tables, session)
-    connection.execute(insert(repair_progress).values(target=tables.target, session=session, run=run))
+    # Asked first: deleting what is not there would lock a gap of MariaDB's index against other jobs.
+    mine = _is_progress(tables, session)
+    if connection.execute(select(repair_progress.c.run).where(mine)).first() is None:
+        connection.execute(insert(repair_progress).values(target=tables.target, session=session, run=run))
+    else:
+        connection.execute(update(repair_progress).where(mine).values(run=run))
 
 
-def _forget_progress(connection: Connection, tables: SessionTables, session: str) -> None:
-    mine = (repair_progress.c.target == tables.target) & (repair_progress.c.session == session)
-    connection.execute(delete(repair_progress).where(mine))
+def _is_progress(tables: SessionTables, session: str) -> ColumnElement[bool]:
+    return and_(repair_progress.c.target == tables.target, repair_progress.c.session == session)
 
 
 def _write_steps(connection: Connection, tables: SessionTables, steps: Sequence[LatchStep], run: str) -> None:
@@ -274,7 +277,7 @@ def _undo_session(connection: Connection, tables: SessionTables, run: str, sessi
     except IntegrityError as error:
         raise LostRaceError(_where(connection, session), "another latch took its place since") from error
     connection.execute(delete(repair_journal).where(mine))
-    _forget_progress(connection, tables, session)
+    connection.execute(delete(repair_progress).where(_is_progress(tables, session)))
     if tables.own:
         _count_write(connection, session)
 
