@@ -25,7 +25,7 @@ from latchguard.store.views import find_header, replay_holders
 SIZE = 100_000
 LATCHES = 1_000
 BATCH = 1_000
-HUGE = 100_000
+HUGE = 1_000_000
 
 SELECT_LATCHED = """
     SELECT b.tool_name, b.tool_call_id, b.text, l.shown, l.text FROM latchguard_latches l
