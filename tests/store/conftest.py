@@ -46,11 +46,13 @@ def make_database(server: str) -> Iterator[str]:
     if server == "postgresql":  # durability is the server's business, not what these tests are about
         with admin.connect() as connection:
             connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
-    yield admin.url.set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        force = " WITH (FORCE)" if server == "postgresql" else ""
-        connection.execute(text(f"DROP DATABASE {name}{force}"))
-    admin.dispose()
+    try:
+        yield admin.url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        with admin.connect() as connection:
+            force = " WITH (FORCE)" if server == "postgresql" else ""
+            connection.execute(text(f"DROP DATABASE {name}{force}"))
+        admin.dispose()
 
 
 @pytest.fixture(scope="session")
