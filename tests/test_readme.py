@@ -46,8 +46,9 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_commands_of_the_readme_print_what_it_says(tmp_path: Path) -> None:
-    """Every command of the README, run in order in one folder beside the examples, prints what stands below it."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    """Every command of the README, run in order in one folder beside the samples, prints what stands below it."""
+    for folder in ("examples", "tests"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     environment.pop("XDG_STATE_HOME", None)
     run = [(command, output) for command, output in commands() if command not in SET_UP]
@@ -58,3 +59,9 @@ def test_the_commands_of_the_readme_print_what_it_says(tmp_path: Path) -> None:
         found = done.stdout + done.stderr
         assert matches(expected, found), f"$ {command}\nexpected:\n{expected}\nfound:\n{found}"
     assert len(run) > 1
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    """Every relative link names a file."""
+    links = re.findall(r"\]\(([^):]+)\)", README.read_text())
+    assert [link for link in links if not (ROOT / link).is_file()] == []
