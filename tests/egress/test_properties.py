@@ -68,7 +68,18 @@ def check_laws(wire: Wire, body: Any, profile: str | None, allow: str) -> None:
 @given(on_a_wire(legal_bodies), st.sampled_from([None, "openai", "anthropic", "strict-args,strict-ids,stored"]))
 def test_legal_bodies_pass_untouched(case: tuple[Wire, Any], profile: str | None) -> None:
     """A healthy body has no finding and comes back as the same object and the same bytes (I10)."""
-    wire, body = case
+    check_untouched(*case, profile)
+
+
+@pytest.mark.long
+@CAMPAIGN
+@given(on_a_wire(legal_bodies))
+def test_10000_healthy_histories_pass_untouched(case: tuple[Wire, Any]) -> None:
+    """No finding and identical bytes over 10,000 generated histories: the figure of the README."""
+    check_untouched(*case, None)
+
+
+def check_untouched(wire: Wire, body: Any, profile: str | None) -> None:
     result = harden(body, wire, profile=profile)
     assert result.findings == ()
     assert result.body is body
