@@ -13,6 +13,7 @@ from attrs import field, frozen
 from sqlalchemy import Connection, Table
 from sqlalchemy.sql import FromClause
 
+from latchguard.core.errors import LatchguardError
 from latchguard.repair.database_tables import SessionTables, host_tables
 from latchguard.repair.databases import (
     list_database_runs,
@@ -23,7 +24,7 @@ from latchguard.repair.databases import (
     transactions,
     undo_sessions,
 )
-from latchguard.repair.errors import LostRaceError, RunNotFoundError
+from latchguard.repair.errors import RunNotFoundError
 from latchguard.repair.latch_plans import LatchPlan, LatchStep
 from latchguard.repair.plans import PlanOptions
 from latchguard.repair.runs import new_run_name
@@ -117,7 +118,7 @@ def _plans(connection: Connection, tables: SessionTables, run: str | None) -> It
 
 def undo_latches(
     connection: Connection, *, latches: Table, columns: Mapping[str, str], run: str | None = None
-) -> tuple[LostRaceError, ...]:
+) -> tuple[LatchguardError, ...]:
     """Take repairs back, session by session: every row of the latches is again what it was.
 
     Args:

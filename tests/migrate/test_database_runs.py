@@ -229,6 +229,25 @@ def test_a_run_of_another_machine_is_undone_by_its_url(sqlite_engine: Engine, tm
     assert stored_rows(sqlite_engine) == before
 
 
+def test_a_run_of_another_machine_is_forgotten_by_its_url(sqlite_engine: Engine, tmp_path: Path) -> None:
+    """In the database; there is nothing else to forget here."""
+    make_old_store(sqlite_engine, many_sessions(2))
+    url = url_of(sqlite_engine)
+    latchguard("repair", "--apply", url, state=tmp_path / "here")
+    assert latchguard("runs", "--forget", run_of(tmp_path / "here"), url, state=tmp_path / "there").returncode == 0
+    assert latchguard("runs", url, state=tmp_path / "there").stdout == ""
+
+
+def test_a_session_that_was_deleted_stays_deleted(sqlite_engine: Engine, tmp_path: Path) -> None:
+    """Its journal went with it; the others are restored."""
+    make_old_store(sqlite_engine, many_sessions(3))
+    latchguard("repair", "--apply", url_of(sqlite_engine), state=tmp_path)
+    SessionStore(sqlite_engine).delete("s000001")
+    undone = latchguard("undo", run_of(tmp_path), state=tmp_path)
+    assert (undone.returncode, undone.stdout.splitlines()[-1]) == (0, "2 sessions restored")
+    assert SessionStore(sqlite_engine).sessions() == ["s000000", "s000002"]
+
+
 def test_a_run_notes_no_password(tmp_path: Path) -> None:
     """And the whole path of a file."""
     assert recorded_url("postgresql+psycopg://me:secret@db/chats") == "postgresql+psycopg://me@db/chats"

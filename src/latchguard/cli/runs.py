@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import click
@@ -52,8 +52,7 @@ def runs_command(*, prune_s: int | None, forget: tuple[str, ...], urls: tuple[st
         old = [name for name in run_names(backup_dir) if prune_s is not None and run_age_s(name) > prune_s]
         for name in dict.fromkeys((*forget, *old)):
             try:
-                _forget_in_databases(urls or load_run(backup_dir, name).databases, name)
-                copies = forget_run(backup_dir, name)
+                copies = _forget(backup_dir, name, urls)
                 click.echo(f"removed run {name}, and its copies of {plural(copies, 'file')}")
             except LatchguardError as error:
                 complain(error)
@@ -61,11 +60,14 @@ def runs_command(*, prune_s: int | None, forget: tuple[str, ...], urls: tuple[st
     return status
 
 
-def _forget_in_databases(urls: Iterable[str], run: str) -> None:
-    for url in urls:
+def _forget(root: str, name: str, urls: Sequence[str]) -> int:
+    """Forget a run in its databases, then here; give the number of copies removed."""
+    known = name in run_names(root)
+    for url in urls or (load_run(root, name).databases if known else ()):
         from latchguard.repair.database_runs import forget_in_database  # noqa: PLC0415  # SQLAlchemy: 200 ms
 
-        forget_in_database(url, run)
+        forget_in_database(url, name)
+    return forget_run(root, name) if known or not urls else 0
 
 
 def _list_of_databases(urls: Iterable[str]) -> Status:

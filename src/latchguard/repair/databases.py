@@ -20,6 +20,7 @@ from attrs import evolve, frozen
 from sqlalchemy import ColumnElement, Connection, and_, delete, distinct, func, insert, inspect, null, select, update
 from sqlalchemy.exc import IntegrityError
 
+from latchguard.core.errors import LatchguardError, StoreFailedError
 from latchguard.core.jsontext import dump_json, load_json
 from latchguard.repair.database_errors import UndoClosedError
 from latchguard.repair.database_tables import SessionKey, SessionTables, read_open_sessions, read_session
@@ -222,7 +223,7 @@ def _expect_one(connection: Connection, statement: Any, session: str) -> None:
 
 def undo_sessions(
     connection: Connection, tables: SessionTables, run: str, transaction: Transaction
-) -> Iterator[tuple[str, LostRaceError | None]]:
+) -> Iterator[tuple[str, LatchguardError | None]]:
     """Take a run back, session by session; give the name of each, and why it was left where it was.
 
     Raises:
@@ -244,7 +245,9 @@ def undo_sessions(
         try:
             with transaction():
                 _undo_session(connection, tables, run, after)
-        except LostRaceError as error:
+        except StoreFailedError:
+            raise
+        except LatchguardError as error:
             yield after, error
         else:
             yield after, None
