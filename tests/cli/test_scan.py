@@ -109,7 +109,7 @@ def test_what_is_not_there_is_status_10(tmp_path: Path, state: Path) -> None:
     assert latchguard("scan", tmp_path / "*.jsonl", state=state).returncode == 10
     session = latchguard("scan", "--session", "other", tmp_path, state=state)
     assert session.returncode == 10
-    assert "expected a session other in one of the sources, found none" in session.stderr
+    assert session.stderr == "latchguard: expected session 'other', found none of that name\n"
 
 
 def test_what_may_not_be_read_is_reported_and_never_status_0(tmp_path: Path, state: Path) -> None:

@@ -262,7 +262,8 @@ def test_a_database_that_is_not_there(tmp_path: Path, url: str, status: int) -> 
     """Has its status, with one line that says what was expected; no file is made."""
     for command in (("scan",), ("repair", "--apply")):
         ran = latchguard(*command, url, state=tmp_path)
-        assert ran.stderr.count("latchguard: ") == 1
+        assert ran.stderr.splitlines()[0].startswith(f"latchguard: {url}: ")
+        assert (len(ran.stderr.splitlines()), ran.stderr.count(url)) == (1, 1)
         assert ran.returncode == status + 2 * (status == 1 and "--apply" in command)
 
 

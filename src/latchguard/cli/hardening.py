@@ -19,7 +19,7 @@ __all__ = ["harden_command"]
 _SCHEMA = 1
 
 
-@click.command("harden")
+@click.command("harden", short_help="Check and repair one request body.")
 @click.option(
     "--wire",
     type=click.Choice([wire.value for wire in Wire]),

@@ -14,7 +14,7 @@ from latchguard.cli.progress import clear_progress
 from latchguard.core.errors import LatchguardError
 from latchguard.core.findings import Finding, Repair
 from latchguard.core.jsontext import dump_json
-from latchguard.repair.errors import FileError, escape
+from latchguard.repair.errors import escape
 from latchguard.repair.report import READERS, FileReport, State, Tally
 
 __all__ = ["TextReport", "complain", "plural"]
@@ -31,8 +31,8 @@ _DONE: Final = {True: "repaired", False: "would be repaired"}
 def complain(error: LatchguardError, source: str | None = None) -> None:
     """Write one line on stderr: what was expected, what was found, where; *source* where the error does not know it."""
     clear_progress()
-    where = f"{escape(source)}: " if source is not None and not isinstance(error, FileError) else ""
-    click.echo(f"latchguard: {where}{error}", err=True)
+    text, where = str(error), f"{escape(source)}: " if source is not None else ""
+    click.echo(f"latchguard: {'' if text.startswith(where) else where}{text}", err=True)
 
 
 def plural(count: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from latchguard.egress.profiles import PROFILES
 __all__ = ["explain_command", "rules_command"]
 
 
-@click.command("rules")
+@click.command("rules", short_help="List the rules, or the profiles.")
 @click.option("--profiles", is_flag=True, help="List the profiles and their demands instead.")
 @click.option("--markdown", is_flag=True, help="Print the whole catalogue as the page docs/rules.md.")
 def rules_command(*, profiles: bool, markdown: bool) -> Status:
@@ -29,7 +29,7 @@ def rules_command(*, profiles: bool, markdown: bool) -> Status:
     return Status.CLEAN
 
 
-@click.command("explain")
+@click.command("explain", short_help="Explain a rule, or a provider's error.")
 @click.argument("what")
 def explain_command(what: str) -> Status:
     """Explain a rule, or name the rules behind the text of a provider's error, the most likely first.

@@ -31,7 +31,7 @@ def _age_s(_context: click.Context, _parameter: click.Parameter, value: str | No
     return int(match[1]) * _UNIT_S[match[2]]
 
 
-@click.command("runs")
+@click.command("runs", short_help="List, prune and forget runs.")
 @click.option(
     "--prune", "prune_s", metavar="AGE", callback=_age_s, help="Remove the runs that are older (30d, 12h, 2w)."
 )

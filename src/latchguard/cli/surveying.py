@@ -16,9 +16,10 @@ from latchguard.catalogue import find_rule
 from latchguard.cli.output import TextReport, complain
 from latchguard.cli.progress import show_progress
 from latchguard.cli.status import Status, error_status
+from latchguard.core.errors import SessionNotFoundError
 from latchguard.core.findings import Repair
 from latchguard.core.proof import MARKERS
-from latchguard.repair.errors import FileSystemError, SessionNotFoundError, escape
+from latchguard.repair.errors import FileSystemError, escape
 from latchguard.repair.files import FileSource, find_files
 from latchguard.repair.htmlreport import HtmlReport
 from latchguard.repair.looking import Outcome, look_at_files

@@ -19,7 +19,7 @@ from latchguard.repair.undo import Undone, undo_run
 __all__ = ["undo_command"]
 
 
-@click.command("undo")
+@click.command("undo", short_help="Take a run back, byte for byte.")
 @click.argument("run")
 @click.argument("urls", metavar="[URL...]", nargs=-1)
 @backup_dir_option

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["why_command"]
 
 
-@click.command("why")
+@click.command("why", short_help="Tell the life of a message's latches.")
 @click.argument("url")
 @click.argument("session")
 @click.argument("target", metavar="REF|MESSAGE")

@@ -228,13 +228,13 @@ class ProfileConflictError(LatchguardError):
 
 @define(repr=False, str=False, eq=False)
 class SessionNotFoundError(LatchguardError):
-    """A session that the store does not hold."""
+    """A session that the store, or every source that was named, does not hold."""
 
     code: ClassVar[str] = "session-not-found"
     session: str
 
     def __str__(self) -> str:
-        return f"the store holds no session {cut(self.session)}"
+        return f"expected session {cut(self.session)}, found none of that name"
 
 
 @define(repr=False, str=False, eq=False)
@@ -370,7 +370,7 @@ class StoreFailedError(LatchguardError):
     found: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.found}"
+        return f"{self.where}: {' '.join(self.found.split())}"  # drivers write several lines
 
 
 @define(repr=False, str=False, eq=False)

@@ -13,13 +13,11 @@ from latchguard.core.errors import LatchguardError
 
 __all__ = [
     "BugError",
-    "FileError",
     "FileSystemError",
     "LostRaceError",
     "OverwrittenError",
     "RunDamagedError",
     "RunNotFoundError",
-    "SessionNotFoundError",
     "SourceBusyError",
     "SourceNotFoundError",
     "SourceRefusedError",
@@ -28,10 +26,6 @@ __all__ = [
     "WorkerLostError",
     "escape",
 ]
-
-
-class FileError(LatchguardError):
-    """Base of the errors whose text begins with the file that they are about."""
 
 
 def escape(text: str) -> str:
@@ -44,7 +38,7 @@ def escape(text: str) -> str:
 
 
 @define(repr=False, str=False, eq=False)
-class SourceNotFoundError(FileError):
+class SourceNotFoundError(LatchguardError):
     """There is no such file, directory or match."""
 
     code: ClassVar[str] = "source-not-found"
@@ -56,18 +50,7 @@ class SourceNotFoundError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class SessionNotFoundError(LatchguardError):
-    """None of the sources holds the session that was asked for."""
-
-    code: ClassVar[str] = "session-not-found"
-    session: str
-
-    def __str__(self) -> str:
-        return f"expected a session {escape(self.session)} in one of the sources, found none"
-
-
-@define(repr=False, str=False, eq=False)
-class SourceRefusedError(FileError):
+class SourceRefusedError(LatchguardError):
     """It is there, but it is nothing that may be read or replaced: a link, a device, a backup, ..."""
 
     code: ClassVar[str] = "source-refused"
@@ -79,7 +62,7 @@ class SourceRefusedError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class SourceTooLargeError(FileError):
+class SourceTooLargeError(LatchguardError):
     """The file is larger than the limit; *limit* and *found* in bytes."""
 
     code: ClassVar[str] = "too-large"
@@ -92,7 +75,7 @@ class SourceTooLargeError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class SourceBusyError(FileError):
+class SourceBusyError(LatchguardError):
     """Another process holds the lock of a file, or of the directory of runs."""
 
     code: ClassVar[str] = "busy"
@@ -103,7 +86,7 @@ class SourceBusyError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class LostRaceError(FileError):
+class LostRaceError(LatchguardError):
     """The file is no longer what was read; nothing was written."""
 
     code: ClassVar[str] = "lost-race"
@@ -115,7 +98,7 @@ class LostRaceError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class OverwrittenError(FileError):
+class OverwrittenError(LatchguardError):
     """The file was repaired, and another process wrote it again at once."""
 
     code: ClassVar[str] = "overwritten"
@@ -126,7 +109,7 @@ class OverwrittenError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class BugError(FileError):
+class BugError(LatchguardError):
     """Looking at one source raised what it never should; the others are looked at all the same."""
 
     code: ClassVar[str] = "bug"
@@ -138,7 +121,7 @@ class BugError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class FileSystemError(FileError):
+class FileSystemError(LatchguardError):
     """A file operation failed; *operation* is its name, *path* what it was done to."""
 
     code: ClassVar[str] = "file-system-failed"
@@ -164,7 +147,7 @@ class RunNotFoundError(LatchguardError):
 
 
 @define(repr=False, str=False, eq=False)
-class RunDamagedError(FileError):
+class RunDamagedError(LatchguardError):
     """The journal of a run is not one that this release wrote."""
 
     code: ClassVar[str] = "run-damaged"
@@ -177,7 +160,7 @@ class RunDamagedError(FileError):
 
 
 @define(repr=False, str=False, eq=False)
-class UnsettledPlanError(FileError):
+class UnsettledPlanError(LatchguardError):
     """A planned repair, checked before it was written, still asks for steps: a bug in latchguard."""
 
     code: ClassVar[str] = "unsettled-plan"
