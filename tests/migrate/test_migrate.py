@@ -1,7 +1,27 @@
 """The repair of latches in a host's own tables, on every database."""
 
+import tracemalloc
+from contextlib import nullcontext
+from uuid import UUID
+
 import pytest
-from sqlalchemy import Column, DateTime, Engine, MetaData, Table, func, inspect, select, update
+from sqlalchemy import (
+    Boolean,
+    Column,
+    DateTime,
+    Engine,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Uuid,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
 
 from latchguard import Identity, LatchguardError
 from latchguard.core.errors import InvalidValueError
@@ -10,8 +30,19 @@ from latchguard.repair.database_errors import ColumnError
 from latchguard.repair.errors import RunNotFoundError
 from latchguard.repair.planning import plan_bytes
 from latchguard.store.tables import repair_journal, repair_progress
-from tests.migrate.talks import COLUMNS, clips, lines, make_tables, many_sessions, of_fixture, rows_of
-from tests.repair.sessions import NAMES, read_fixture
+from tests.migrate.talks import (
+    COLUMNS,
+    LONG,
+    clips,
+    lines,
+    make_tables,
+    many_sessions,
+    metadata,
+    of_fixture,
+    rows_of,
+    short_clip,
+)
+from tests.repair.sessions import NAMES, long_text, read_fixture
 
 
 def repair(engine: Engine, *, apply: bool = False) -> RepairPlan:
@@ -96,29 +127,92 @@ def test_an_undone_repair_leaves_every_row_as_it_was(engine: Engine) -> None:
             undo_latches(connection, latches=clips, columns=COLUMNS, run=run)
 
 
-def test_undo_leaves_a_session_that_was_written_since(engine: Engine) -> None:
-    """Wholly, and says so; the others are restored."""
+@pytest.mark.parametrize("joined", [False, True], ids=["own", "joined"])
+def test_undo_leaves_a_session_that_was_written_since(engine: Engine, *, joined: bool) -> None:
+    """Wholly, and says so; the others are restored. In the caller's transaction too, which stays usable."""
     with engine.begin() as connection:
         make_tables(connection, many_sessions(4))
         before = rows_of(connection, clips)
     run = repair(engine, apply=True).run
     assert run is not None
+    mine = clips.c.talk == "s000001"
     with engine.begin() as connection:
-        connection.execute(
-            update(clips).where(clips.c.talk == "s000001", clips.c.look.is_(None)).values(place="m00009")
-        )
-        mine = select(clips).where(clips.c.talk == "s000001").order_by(clips.c.id)
-        changed = connection.execute(mine).all()
-    with engine.connect() as connection:
+        connection.execute(update(clips).where(mine, clips.c.look.is_not(None)).values(place="m00009"))
+        changed = connection.execute(select(clips).where(mine).order_by(clips.c.id)).all()
+    with engine.connect() as connection, connection.begin() if joined else nullcontext():
         errors = undo_latches(connection, latches=clips, columns=COLUMNS, run=run)
         assert [error.code for error in errors] == ["lost-race"]
-        assert connection.execute(mine).all() == changed
+    with engine.connect() as connection:
+        assert connection.execute(select(clips).where(mine).order_by(clips.c.id)).all() == changed
         others = [row for row in rows_of(connection, clips)["talk_clips"] if row[1] != "s000001"]
     assert others == [row for row in before["talk_clips"] if row[1] != "s000001"]
 
 
+def test_numbers_bytes_and_uuids(engine: Engine) -> None:
+    """Refs as numbers, digests as bytes, keys as UUIDs: bound, and undone, as they are."""
+    own = MetaData()
+    history = Table(
+        "notes",
+        own,
+        Column("id", Uuid, primary_key=True),
+        Column("session", Uuid, nullable=False),
+        Column("ref", Integer),
+        *(Column(name, String(32)) for name in ("role", "kind")),
+        Column("text", LONG),
+        Column("protected", Boolean, nullable=False),
+    )
+    marks = Table(
+        "marks",
+        own,
+        *(Column(name, Uuid, primary_key=True) for name in ("part", "number")),
+        Column("session", Uuid, nullable=False),
+        Column("ref", Integer),
+        Column("text", LONG),
+        *(Column(name, LargeBinary(32)) for name in ("hash", "shown")),
+        *(Column(name, String(32)) for name in ("role", "kind", "reason")),
+    )
+    talk, key = UUID(int=1), UUID(int=2)
+    texts = [long_text(seed, 900) for seed in range(2)]
+    same = {"session": talk, "role": "user", "kind": "text"}
+    rows = [{**same, "id": UUID(int=9 + n), "ref": n or None, "text": texts[n], "protected": n == 0} for n in range(2)]
+    with engine.begin() as connection:
+        own.create_all(connection)
+        connection.execute(insert(history), rows)
+        for number, (ref, text) in enumerate([(7, texts[1]), (1, texts[0])]):
+            mark = {"part": key, "number": UUID(int=number), "session": talk, "ref": ref, "text": short_clip(text)}
+            connection.execute(insert(marks), mark)
+        before = rows_of(connection, marks)
+    with engine.connect() as connection:
+        plan = repair_latches(connection, messages=history, latches=marks, columns={}, apply=True)
+        assert plan.counts == {"blocked-ref": 1, "rebound": 1}
+        (step,) = (step for step in plan.steps if step.identity)
+        bound = connection.execute(select(marks).where(marks.c.reason.is_(None))).one()
+        assert step.identity is not None
+        assert (bound.ref, bound.hash.hex(), bound.shown.hex()) == (1, step.identity.hash, step.shown)
+        connection.rollback()
+        assert undo_latches(connection, latches=marks, columns={}) == ()
+        assert rows_of(connection, marks) == before
+
+
+def test_memory_does_not_grow_with_the_sessions(sqlite_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a further session, that holds 4,000 characters, less than 100 bytes remain."""
+    monkeypatch.setattr("latchguard.repair.database_tables._PAGE", 10)
+    monkeypatch.setattr("latchguard.migrate.MAX_LISTED", 5)
+    peaks = []
+    for count in (100, 800):
+        with sqlite_engine.begin() as connection:
+            metadata.drop_all(connection)
+            make_tables(connection, many_sessions(count))
+        repair(sqlite_engine)
+        tracemalloc.start()
+        assert repair(sqlite_engine).sessions == count * 3 // 4
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 100 * (800 - 100)
+
+
 def test_a_repair_joins_the_callers_transaction(engine: Engine) -> None:
-    """Rolled back, nothing has happened; a session that cannot be undone there leaves no trace."""
+    """Rolled back, nothing has happened."""
     with engine.begin() as connection:
         make_tables(connection, many_sessions(4))
         before = rows_of(connection, lines, clips)

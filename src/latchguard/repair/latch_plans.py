@@ -134,7 +134,7 @@ def _finding(verdict: Verdict[RowLatch], step: LatchStep) -> Finding:
     }
     return Finding(
         LATCH_WITHOUT_IDENTITY if step.new_ref == latch.ref else STALE_LATCH,
-        format_path(("latches", *latch.key)),
+        format_path(("latches", *(part if isinstance(part, int) else str(part) for part in latch.key))),
         Repair.PLACEHOLDER if step.reason else Repair.LOSSLESS,
         applied=False,
         before=before,
