@@ -219,6 +219,18 @@ def test_runs_are_listed_and_forgotten(sqlite_engine: Engine, tmp_path: Path) ->
     assert latchguard("undo", run, url, state=tmp_path).returncode == 10
 
 
+def test_a_database_that_is_gone_is_said_to_be(sqlite_engine: Engine, tmp_path: Path) -> None:
+    """The list of runs does not fail for it; undoing does, with the status of a source that is not there."""
+    make_old_store(sqlite_engine, many_sessions(2))
+    latchguard("repair", "--apply", url_of(sqlite_engine), state=tmp_path)
+    run = run_of(tmp_path)
+    (tmp_path / "own.db").unlink()
+    listed = latchguard("runs", state=tmp_path)
+    told = f"{run}  sessions of {url_of(sqlite_engine)}: not to be asked (source-not-found)\n"
+    assert (listed.returncode, listed.stdout) == (0, told)
+    assert latchguard("undo", run, state=tmp_path).returncode == 10
+
+
 def test_a_run_of_another_machine_is_undone_by_its_url(sqlite_engine: Engine, tmp_path: Path) -> None:
     """The database keeps its own journal."""
     make_old_store(sqlite_engine, many_sessions(2))

@@ -27,6 +27,7 @@ from latchguard import Identity, LatchguardError
 from latchguard.core.errors import InvalidValueError
 from latchguard.migrate import RepairPlan, repair_latches, undo_latches
 from latchguard.repair.database_errors import ColumnError
+from latchguard.repair.database_tables import host_tables, read_open_sessions
 from latchguard.repair.errors import RunNotFoundError
 from latchguard.repair.planning import plan_bytes
 from latchguard.store.tables import repair_journal, repair_progress
@@ -103,6 +104,8 @@ def test_a_dry_run_is_the_plan(engine: Engine) -> None:
     assert planned.run is None
     assert repair(engine, apply=True) == planned
     assert repair(engine, apply=True) == RepairPlan(0, {}, ())
+    with engine.connect() as connection:
+        assert read_open_sessions(connection, host_tables(lines, clips, COLUMNS), None) == []
 
 
 def test_an_undone_repair_leaves_every_row_as_it_was(engine: Engine) -> None:
@@ -128,7 +131,8 @@ def test_an_undone_repair_leaves_every_row_as_it_was(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["own", "joined"])
-def test_undo_leaves_a_session_that_was_written_since(engine: Engine, *, joined: bool) -> None:
+@pytest.mark.parametrize("change", [{"place": "m00009"}, {"words": "another text"}], ids=["ref", "text"])
+def test_undo_leaves_a_session_that_was_written_since(engine: Engine, change: dict[str, str], *, joined: bool) -> None:
     """Wholly, and says so; the others are restored. In the caller's transaction too, which stays usable."""
     with engine.begin() as connection:
         make_tables(connection, many_sessions(4))
@@ -137,7 +141,7 @@ def test_undo_leaves_a_session_that_was_written_since(engine: Engine, *, joined:
     assert run is not None
     mine = clips.c.talk == "s000001"
     with engine.begin() as connection:
-        connection.execute(update(clips).where(mine, clips.c.look.is_not(None)).values(place="m00009"))
+        connection.execute(update(clips).where(mine, clips.c.look.is_(None)).values(change))  # views come first
         changed = connection.execute(select(clips).where(mine).order_by(clips.c.id)).all()
     with engine.connect() as connection, connection.begin() if joined else nullcontext():
         errors = undo_latches(connection, latches=clips, columns=COLUMNS, run=run)
