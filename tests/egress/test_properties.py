@@ -161,3 +161,23 @@ def test_javascript_takes_every_argument_that_leaves() -> None:
     )
     assert json.loads(judged.stdout) == [True] * len(outputs)
     assert sum(map(len, outputs)) > 100
+
+
+def test_a_half_that_a_repair_brings_to_light_is_found_in_bytes_too() -> None:
+    """An escape inside text that becomes an object is a half of the body's own: objects and bytes say the same."""
+    call = {"type": "tool_use", "id": "call_0", "name": "f", "input": '{"a":"\\ud800"}'}
+    result = {"type": "tool_result", "tool_use_id": "call_0", "content": "0"}
+    body = {
+        "model": "m",
+        "max_tokens": 1,
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "messages": [
+            {"role": "user", "content": "0"},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ],
+    }
+    check_laws(Wire.ANTHROPIC, body, None, "lossy")
+    assert json.loads(harden_json(json.dumps(body).encode()).raw)["messages"][1]["content"][0]["input"] == {
+        "a": "\ufffd"
+    }

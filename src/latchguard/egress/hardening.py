@@ -102,7 +102,7 @@ class _Run:
     error: str | None = None
     recorded: Any = None
     decoded: bool = False  # from JSON bytes: it holds nothing that JSON could not carry
-    whole: bool = False  # ... by orjson: it holds no surrogate half
+    whole: bool = False  # ... by orjson: as it came, it holds no surrogate half
 
 
 _Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
@@ -116,7 +116,12 @@ _AREAS: Final[tuple[tuple[tuple[EgressRule, ...], _Find], ...]] = (
         reasoning.RULES,
         lambda run: reasoning_hits(run.draft.body, run.wire, run.demands, run.error, run.recorded),
     ),
-    (content.RULES, lambda run: content_hits(run.draft.body, run.wire, run.demands, decoded=run.whole)),
+    (
+        content.RULES,
+        lambda run: content_hits(
+            run.draft.body, run.wire, run.demands, decoded=run.whole and run.draft.body is run.draft.original
+        ),
+    ),
 )
 
 # Every rule of the exit, in the order in which they run.
