@@ -1,5 +1,7 @@
 """The store's operations, each on the three databases."""
 
+import json
+
 import pytest
 from attrs import evolve
 
@@ -345,6 +347,27 @@ def test_export_and_load_are_exact(store: SessionStore) -> None:
     assert store.append("copy", [THREE]) == store.append("s", [THREE])
     with pytest.raises(SessionExistsError):
         store.load(raw)
+
+
+def test_fields_of_a_newer_release_are_carried_through(store: SessionStore) -> None:
+    """In the state, its messages, latches and drops: loaded, through a restamp and a fork, and out again."""
+    store.append("s", [ONE, TWO, THREE])
+    store.latch("s", ONE, "clip")
+    store.latch("s", TWO, "gone")
+    store.unlatch("s", TWO)
+    head, rest = store.export("s").split(b"\n", 1)
+    document = json.loads(head)
+    state = document["state"]
+    for place in (state, state["messages"][0], state["messages"][2], state["latches"][0], state["quarantine"][0]):
+        place["newer"] = [1]
+    store.load(json.dumps(document).encode() + b"\n" + rest, session="copy")
+    assert store.export("copy").count(b'"newer":[1]') == 5
+    store.restamp("copy", [TWO, ONE])
+    store.fork("copy", "fork")
+    for name in ("copy", "fork"):
+        assert store.state(name).extra == {"newer": [1]}
+        assert store.state(name).entry_extra == {"a": {"newer": [1]}}
+        assert [latch.extra for latch in store.state(name).latches] == [{"newer": [1]}]
 
 
 def test_purge_counts(store: SessionStore) -> None:

@@ -25,7 +25,7 @@ from latchguard.store.changes import MAX_NUMBER, insert_messages, write_change
 from latchguard.store.connections import update_rows
 from latchguard.store.headers import create_locked
 from latchguard.store.parts import make_part, read_all_rows, read_drops, read_latches, read_messages
-from latchguard.store.rows import Header, MessageRow
+from latchguard.store.rows import Header, MessageRow, state_extra
 from latchguard.store.tables import quarantine, sessions
 
 __all__ = ["SCHEMA", "Export", "dump_export", "insert_export", "parse_export"]
@@ -173,8 +173,8 @@ def insert_export(connection: Connection, name: str, export: Export) -> None:
     insert_messages(connection, header.key, rows, export.messages)
     header = evolve(header, next_number=len(rows) + 1)
     write_change(connection, make_part(header, rows), export.state, {}, export.present)
-    counters = {"purged": export.purged, "next_number": header.next_number}
-    connection.execute(update(sessions).where(sessions.c.id == header.key).values(counters))
+    values = {"purged": export.purged, "next_number": header.next_number, "extra": state_extra(export.state)}
+    connection.execute(update(sessions).where(sessions.c.id == header.key).values(values))
     drops = read_drops(connection, quarantine.c.session_id == header.key)
     times = [(at_s, stored.id) for at_s, stored in zip(export.dropped_at_s, drops, strict=True)]
     update_rows(connection, quarantine, "dropped_at_s", ("id",), times)

@@ -108,7 +108,7 @@ def make_part(
         quarantine=tuple(stored.drop for stored in drops),
         version=header.version,
         epoch=header.epoch,
-        entry_extra=extra.get("messages", {}),
+        entry_extra={key: one for key, one in extra.get("messages", {}).items() if key in by_id and by_id[key].in_refs},
         extra=extra.get("state", {}),
     )
     return Part(header, by_id, in_force, tuple(drops), state)
