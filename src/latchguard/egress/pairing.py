@@ -453,7 +453,6 @@ def _is_tail(pairing: Pairing, number: int) -> bool:
     return all(turn.side == "result" and len(turn.results) == turn.last - turn.first + 1 for turn in later) or not later
 
 
-_ADJACENT: Final = (Wire.OPENAI_CHAT, Wire.ANTHROPIC, Wire.GEMINI)
 _NAMED_IDS: Final = (Wire.OPENAI_CHAT, Wire.OPENAI_RESPONSES, Wire.ANTHROPIC)
 
 # In the order in which they run: ids first, since pairing rests on them; open calls when nothing else can answer them.

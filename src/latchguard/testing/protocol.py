@@ -33,8 +33,6 @@ __all__ = [
 Json: TypeAlias = dict[str, Any]
 
 BLOCKED: Final = "BLOCKED"
-ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool"))
-KINDS: Final = frozenset(("text", "tool-call", "tool-result", "reasoning", "other"))
 LATCHABLE_KINDS: Final = frozenset(("text", "tool-result"))
 
 # What a kernel may declare beyond append, latch, restamp, resend, edit and reload, and what it promises by it.
