@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from latchguard.cli.status import Status, error_status
-from latchguard.core.errors import LatchguardError
+from latchguard.core.errors import LatchguardError, SessionNotFoundError
 from latchguard.repair import errors as file_errors
 from latchguard.sources import errors as source_errors
 from tests.repair.command import SICK, latchguard
@@ -33,13 +33,14 @@ def test_every_status_stands_in_the_table() -> None:
 
 
 def test_every_error_code_stands_in_the_table_with_its_status() -> None:
-    """The codes of files and of sources; one without a status of its own counts as a finding."""
-    classes = [
+    """The codes of files, of sources, of a session asked for; one without a status counts as a finding."""
+    classes: list[type[LatchguardError]] = [
         member
         for module in (file_errors, source_errors)
         for _, member in inspect.getmembers(module, inspect.isclass)
         if issubclass(member, LatchguardError) and not member.__subclasses__()
     ]
+    classes.append(SessionNotFoundError)
     expected = {member.code: Status.FINDINGS for member in classes}
     for member in classes:
         expected[member.code] = error_status(member.__new__(member), Status.FINDINGS)
