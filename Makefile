@@ -14,16 +14,16 @@ $(VENV)/ready: pyproject.toml
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -q -m "not long"
+	$(BIN)/python -m pytest -q -n auto -m "not long"
 
 demo: setup
 	$(BIN)/python examples/demo.py
 
 long: setup
-	$(BIN)/python -m pytest -q -m long
+	$(BIN)/python -m pytest -q -n auto -m long
 
 coverage: setup
-	$(BIN)/python -m pytest -q tests/core -m "not long" --cov=latchguard.core --cov-branch --cov-fail-under=100
+	$(BIN)/python -m pytest -q -n auto tests/core -m "not long" --cov=latchguard.core --cov-branch --cov-fail-under=100
 
 mutation: setup
 	$(BIN)/python -m tests.mutation
