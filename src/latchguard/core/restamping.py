@@ -94,8 +94,9 @@ def restamp_identities(
     gone = [drop for drop in state.quarantine if drop.reason is Reason.GONE]
     twins = _twins(state, present, refs, hosted, gone)
     result = _apply(state, refs, identities, bind_latches(hosted, gone, twins, tuple(state.superseded())))
+    after = dict(refs.items())
     moved = {
-        old: None if (new := refs.get(key)) == BLOCKED else new for key, old in state.refs.items() if old != BLOCKED
+        old: None if (new := after.get(key)) == BLOCKED else new for key, old in state.refs.items() if old != BLOCKED
     }
     return evolve(result, moved=moved)
 
@@ -111,9 +112,10 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
         key for key, number in numbers.items() if number is None
     }
     cursor = max((number for number in numbers.values() if number), default=0) + 1
+    known = dict(refs.items())  # a look-up in a dict is a tenth of one in a `RefMap`
     by_id: dict[str, str] = {}
     for key in message_ids:
-        if key not in refs:
+        if key not in known:
             check_id(key)
         if key in blocked:
             by_id[key] = BLOCKED
@@ -123,7 +125,7 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
             by_id[key] = format_ref(cursor)
             cursor += 1
     by_id |= {key: BLOCKED for key, ref in refs.items() if ref == BLOCKED and key not in by_id}
-    if by_id == refs and list(by_id) == list(refs):
+    if by_id == known and list(by_id) == list(known):
         return refs
     return RefMap.of(by_id, cursor)
 

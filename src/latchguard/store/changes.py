@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from attrs import define, evolve, field
 from sqlalchemy import Connection, delete, update
@@ -35,12 +35,9 @@ BODY_COLUMNS: Final = ("session_id", "body", "tool_name", "tool_call_id", "text"
 DROP_COLUMNS: Final = (*LATCH_COLUMNS, "reason", "drop_extra", "session_id", "dropped_at_s")
 
 
-class Move(NamedTuple):
-    """A row whose ref changes: its position, the number before and after, None for no ref."""
-
-    position: int
-    old: int | None
-    new: int | None
+# A row whose ref changes: its position, the number before and after, None for no ref. A whole history of them is
+# made at once: the garbage collector walks instances of a class, not plain tuples.
+Move: TypeAlias = tuple[int, int | None, int | None]
 
 
 @define
@@ -105,7 +102,7 @@ def _plan_rows(
         elif plan.reordered or not old.in_refs or old.present != here or old.protected != (number is None):
             _put(plan, old, old._replace(ref=number, present=here, protected=number is None))
         elif old.ref != number:
-            plan.moves.append(Move(old.position, old.ref, number))
+            plan.moves.append((old.position, old.ref, number))
     for row in part.rows.values():
         if row.message_id not in after.refs and (row.in_refs or plan.reordered):
             _put(plan, row, row._replace(ref=None, present=False, protected=False))
@@ -151,17 +148,17 @@ def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move]]:
     Returns:
         The old refs that must be set aside first, and the moves in order.
     """
-    down = [move for move in moves if move.new is None or (move.old is not None and move.new < move.old)]
-    up = [move for move in moves if move.new is not None and (move.old is None or move.new > move.old)]
-    down.sort(key=lambda move: (move.new is not None, move.old or 0))
-    up.sort(key=lambda move: -(move.old or 0))
-    held = {move.old for move in moves}
+    down = [(at, old, new) for at, old, new in moves if new is None or (old is not None and new < old)]
+    up = [(at, old, new) for at, old, new in moves if new is not None and (old is None or new > old)]
+    down.sort(key=lambda move: (move[2] is not None, move[1] or 0))
+    up.sort(key=lambda move: -(move[1] or 0))
+    held = {old for _, old, _ in moves}
     in_the_way: list[int] = []
-    for move in (*down, *up):
-        held.discard(move.old)
-        if move.new is not None and move.new in held:
-            in_the_way.append(move.new)
-            held.discard(move.new)
+    for _, old, new in (*down, *up):
+        held.discard(old)
+        if new is not None and new in held:
+            in_the_way.append(new)
+            held.discard(new)
     return in_the_way, [*down, *up]
 
 
@@ -172,9 +169,7 @@ def _write_rows(connection: Connection, part: Part, plan: _Rows) -> None:
     delete_rows(connection, messages, ("session_id", "position"), [(key, position) for position in plan.deleted])
     in_the_way, moves = order_moves(plan.moves)
     update_rows(connection, messages, "ref", ("session_id", "ref"), [(None, key, ref) for ref in in_the_way])
-    update_rows(
-        connection, messages, "ref", ("session_id", "position"), [(move.new, key, move.position) for move in moves]
-    )
+    update_rows(connection, messages, "ref", ("session_id", "position"), [(new, key, at) for at, _, new in moves])
     _insert_message_rows(connection, key, plan.inserted)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, literal, select, update
 
 from latchguard.core.errors import (
@@ -213,10 +213,11 @@ def restamp_session(
     drops = read_drops(connection, quarantine.c.session_id == header.key)
     concerned = [stored.latch for stored in in_force]
     concerned += [stored.drop.latch for stored in drops if stored.drop.reason is Reason.GONE]
-    interest = _Interest.of(concerned, [stored.latch for stored in in_force])
-    part = make_part(
-        header, rows, in_force, drops, {row.message_id: row.identity for row in rows if row.in_refs and interest(row)}
-    )
+    # Which rows can matter to a latch: those that have an identity or a form of one, or carry one.
+    hashes = {bytes.fromhex(text) for latch in concerned for text in (latch.identity.hash, latch.shown)}
+    refs = {ref_number(stored.latch.ref) for stored in in_force}
+    wanted = (row for row in rows if (row.hash in hashes or row.ref in refs) and row.in_refs)
+    part = make_part(header, rows, in_force, drops, {row.message_id: row.identity for row in wanted})
     if given is None:
         present = {row.message_id: part.state.identities.get(row.message_id) for row in rows if row.present}
     else:
@@ -224,22 +225,6 @@ def restamp_session(
     result = restamp_identities(part.state, present, numbering)
     write_change(connection, part, result.state, given or {}, present.keys())
     return evolve(result, state=_with_all_identities(result.state, part))
-
-
-@frozen
-class _Interest:
-    """Which rows can matter to a latch: those that have an identity or a form of one, or carry one."""
-
-    hashes: frozenset[bytes]
-    refs: frozenset[int | None]
-
-    @classmethod
-    def of(cls, concerned: Sequence[Latch], in_force: Sequence[Latch]) -> _Interest:
-        hashes = {latch.identity.hash for latch in concerned} | {latch.shown for latch in concerned}
-        return cls(frozenset(map(bytes.fromhex, hashes)), frozenset(ref_number(latch.ref) for latch in in_force))
-
-    def __call__(self, row: MessageRow) -> bool:
-        return row.hash in self.hashes or row.ref in self.refs
 
 
 def _identity_now(part: Part, message: Message) -> Identity | None:

@@ -57,6 +57,7 @@ __all__ = [
 _ROW: Final[tuple[Any, ...]] = tuple(
     type_coerce(messages.c[name], NullType()).label(name) for name in MessageRow._fields
 )
+FETCHED: Final = 500  # rows at a time: what SQLAlchemy makes of them is gone before the garbage collector walks it
 _LATCH: Final = (latches.c.id, *(latches.c[name] for name in LATCH_COLUMNS))
 
 
@@ -116,7 +117,8 @@ def make_part(
 
 def _rows(connection: Connection, statement: Select[Any]) -> list[MessageRow]:
     """Run *statement*; its message ids are decoded here, few of them being other than they are stored."""
-    found = list(map(MessageRow._make, connection.execute(statement).all()))
+    parts = connection.execute(statement).partitions(FETCHED)
+    found = [MessageRow._make(row) for some in parts for row in some]
     if is_mysql(connection.dialect):
         return [row._replace(message_id=decode_key(row.message_id)) for row in found]
     for place, row in enumerate(found):
