@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test long coverage mutation lint check bench clean
+.PHONY: setup demo test long huge coverage mutation lint check bench clean
 
 setup: $(VENV)/ready
 
@@ -14,7 +14,7 @@ $(VENV)/ready: pyproject.toml
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -q -n auto -m "not long"
+	$(BIN)/python -m pytest -q -n auto -m "not long and not huge"
 
 demo: setup
 	$(BIN)/python examples/demo.py
@@ -22,8 +22,11 @@ demo: setup
 long: setup
 	$(BIN)/python -m pytest -q -n auto -m long
 
+huge: setup
+	$(BIN)/python -m pytest -q -n auto -m huge
+
 coverage: setup
-	$(BIN)/python -m pytest -q -n auto tests/core -m "not long" --cov=latchguard.core --cov-branch --cov-fail-under=100
+	$(BIN)/python -m pytest -q -n auto tests/core -m "not long and not huge" --cov=latchguard.core --cov-branch --cov-fail-under=100
 
 mutation: setup
 	$(BIN)/python -m tests.mutation

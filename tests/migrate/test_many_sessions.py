@@ -95,7 +95,7 @@ def test_two_jobs_at_once(engine: Engine, tmp_path: Path) -> None:
     assert sum(run.sessions for run in database_runs(url)) == 30
 
 
-@pytest.mark.long
+@pytest.mark.huge
 def test_ten_thousand_sessions(engine: Engine, tmp_path: Path) -> None:
     """The same on every database, killed three times."""
     run_campaign(engine, tmp_path, 10_000, (500, 2_500, 6_000))

@@ -138,38 +138,38 @@ def test_kills_at_random_times(url: str) -> None:
     for message in messages[::10]:
         store.latch("s", message, "clip")
     seen = {"before": 0, "after": 0}
-    duration_s = 0.05
+    window_s = 0.1  # follows the outcomes, so that half of the kills come too late on any machine
     for run in range(300):
         before = store.state("s")
         messages = messages[1:] + messages[:1]
         store.close()
-        started, killed = time.monotonic(), kill_later(url, messages, chance.uniform(0, 2 * duration_s))
-        if not killed:
-            duration_s = 0.9 * duration_s + 0.1 * (time.monotonic() - started)
+        kill_later(url, messages, chance.uniform(0, window_s))
         wait_for_backends(store)
         after = store.state("s")
         shown = [message.text for message in store.replay("s").messages].count("clip")
         assert shown == 30, f"run {run}"
         if after == before:
             seen["before"] += 1
+            window_s *= 1.05
             messages = messages[-1:] + messages[:-1]
         else:
             seen["after"] += 1
+            window_s *= 0.95
             assert (after.version, after.epoch) == (before.version + 1, before.epoch + 1)
             assert list(after.refs) == [message.id for message in messages]
     store.close()
     assert min(seen.values()) >= 50, seen
 
 
-def kill_later(url: str, messages: list[Message], after_s: float) -> bool:
-    """Restamp in a child and kill it after some time; say whether that was before its end."""
+def kill_later(url: str, messages: list[Message], after_s: float) -> None:
+    """Restamp in a child and kill it after some time, where it has not ended by then."""
     child = os.fork()
     if child == 0:
         SessionStore(url).restamp("s", messages)
         os._exit(0)
     time.sleep(after_s)
     os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    os.waitpid(child, 0)
 
 
 def wait_for_backends(store: SessionStore) -> None:
