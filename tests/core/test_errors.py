@@ -58,6 +58,7 @@ CODES = {
     "StateVersionError": "newer-schema",
     "StoreBusyError": "store-busy",
     "StoreFailedError": "store-failed",
+    "StoreNotFoundError": "source-not-found",
     "UnknownDropError": "unknown-drop",
     "UnknownMessageError": "unknown-message",
     "UnknownProfileError": "unknown-profile",
