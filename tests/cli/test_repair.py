@@ -2,6 +2,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -342,3 +343,14 @@ def fill(path: Path, room: int) -> None:
     path.unlink(missing_ok=True)
     status = os.statvfs(path.parent)
     path.write_bytes(bytes(status.f_bavail * status.f_frsize - room))
+
+
+def test_the_advice_to_undo_names_a_directory_of_runs_that_is_not_the_default(tmp_path: Path, state: Path) -> None:
+    """The command that a repair prints takes it back as it stands, byte for byte."""
+    session = tmp_path / "session.json"
+    session.write_bytes(SICK)
+    ran = latchguard("repair", "--apply", "--backup-dir", str(tmp_path / "my runs"), session, state=state)
+    assert session.read_bytes() == HEALED
+    undo = shlex.split(ran.stdout.partition("`latchguard ")[2].partition("`")[0])
+    latchguard(*undo, state=state)
+    assert session.read_bytes() == SICK

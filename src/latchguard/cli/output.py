@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
@@ -16,6 +17,7 @@ from latchguard.core.findings import Finding, Repair
 from latchguard.core.jsontext import dump_json
 from latchguard.repair.errors import escape
 from latchguard.repair.report import READERS, FileReport, State, Tally
+from latchguard.repair.runs import default_root
 
 __all__ = ["TextReport", "complain", "plural"]
 
@@ -43,9 +45,11 @@ def plural(count: int, noun: str) -> str:
 class TextReport:
     """Writes to stdout, file by file."""
 
-    def __init__(self, *, applying: bool, noun: str) -> None:
+    def __init__(self, *, applying: bool, noun: str, root: str | None = None) -> None:
         self._applying = applying
         self._noun = noun
+        # `undo` has to be told of a directory of runs that is not the default.
+        self._where = "" if root in (None, default_root()) else f" --backup-dir {escape(shlex.quote(str(root)))}"
 
     def add(self, report: FileReport) -> None:
         """Write one file; nothing where it is clean or skipped. Why one failed goes to stderr."""
@@ -78,7 +82,7 @@ class TextReport:
 
     def _advice(self, tally: Tally, run: str | None) -> Iterable[str]:
         if run is not None:
-            yield f"Run {run}; `latchguard undo {run}` takes it back."
+            yield f"Run {run}; `latchguard undo{self._where} {run}` takes it back."
         elif tally.repairable and not self._applying:
             yield f"Nothing was written; `latchguard repair --apply` repairs {plural(tally.repairable, self._noun)}."
         if not tally.repairable:

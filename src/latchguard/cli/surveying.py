@@ -254,7 +254,7 @@ def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRu
         return () if raw is None else read_timeline(raw, plan, survey.plan.limits)
 
     with ExitStack() as closing:
-        text = TextReport(applying=applying, noun=survey.noun)
+        text = TextReport(applying=applying, noun=survey.noun, root=run.root if run else None)
         reports: list[Report] = [json_report(lambda piece: click.echo(piece, nl=False)) if survey.as_json else text]
         if survey.report is not None:
             write = closing.enter_context(_report_file(survey.report))
