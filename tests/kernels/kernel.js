@@ -6,7 +6,7 @@ const { createHash } = require("node:crypto");
 const readline = require("node:readline");
 
 const IDENTITY_LESS = process.argv.includes("--identity-less");
-const CAPABILITIES = ["unlatch", "numbering", "unknown-fields", "lone-surrogates"];
+const CAPABILITIES = ["unlatch", "numbering", "replay-report", "unknown-fields", "lone-surrogates"];
 const REF = /^m(?:[0-9]{5}|[1-9][0-9]{5,})$/;
 
 const identity = (m) => {
@@ -21,6 +21,18 @@ const format = (n) => "m" + String(n).padStart(5, "0");
 
 const applies = (latch, m) => IDENTITY_LESS || (latchable(m) && same(latch.identity, identity(m)));
 const shown = (state, m) => state.latches.find((l) => l.ref === state.refs[m.id] && applies(l, m));
+
+// What became of each latch: it shows, or why not, and which message holds its ref.
+function replayed(state, history) {
+  const [applied, refused] = [[], []];
+  for (const l of state.latches) {
+    const m = history.find((message) => state.refs[message.id] === l.ref);
+    const told = { ref: l.ref, text: l.text, holder: m ? m.id : null };
+    if (m && applies(l, m)) applied.push(told);
+    else refused.push({ ...told, reason: m ? differs(identity(m), l.identity) : "holder-absent" });
+  }
+  return { event: "replayed", applied, refused };
+}
 
 function drop(state, latch, reason) {
   state.latches = state.latches.filter((l) => l !== latch);
@@ -134,7 +146,8 @@ function step({ state: given, history, op }) {
   const view = history.map((m) => ({ id: m.id, text: (shown(state, m) || m).text }));
   const latches = state.latches.map(({ ref, text }) => ({ ref, text }));
   const quarantine = state.quarantine.map(({ drop: name, text, reason }) => ({ drop: name, text, reason }));
-  return { state, view, events: [...events, { event: "report", refs: state.refs, latches, quarantine }] };
+  const report = { event: "report", refs: state.refs, latches, quarantine };
+  return { state, view, events: [...events, replayed(state, history), report] };
 }
 
 readline.createInterface({ input: process.stdin }).on("line", (line) => {

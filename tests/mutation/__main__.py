@@ -1,6 +1,7 @@
 """Runs the tests of a core module against each of its mutants and says which survive.
 
-    python -m tests.mutation [MODULE...]      all modules of the core, or those named
+    python -m tests.mutation [MODULE...]                all modules of the core, or those named
+    python -m tests.mutation --harness [MODULE...]      with `latchguard.testing` as the only test
 
 Prints a score per module and the survivors; the status is 1 where a score is below its target. The process loads what
 the tests need, then forks a child per mutant that imports the changed module in place of the real one.
@@ -13,10 +14,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import cattrs
@@ -24,6 +25,7 @@ import hypothesis
 import orjson
 import pytest
 
+from tests.mutation.harness import REACHED, conforms
 from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -42,7 +44,7 @@ ALSO: Final[dict[str, Sequence[str]]] = {
     "state": ("replaying", "restamping"),
 }
 HIGH_TARGET: Final = {"identity", "refs", "latches", "restamping", "replaying", "jsontext", "proof"}
-WITHOUT_CODE: Final = {"__init__"}
+ALL: Final = sorted({path.stem for path in CORE.glob("*.py")} - {"__init__"})
 
 
 class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -60,10 +62,12 @@ class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self.code, module.__dict__)  # noqa: S102  # this is what the loader is for
 
 
-def run_tests(module: str, mutant: Mutant | None) -> int:
-    """Run the tests of *module* in this process, on the mutant; give pytest's status."""
-    if mutant is not None:
-        sys.meta_path.insert(0, Replaced(f"latchguard.core.{module}", CORE / f"{module}.py", mutant.code))
+# From the name of a module to 0 where its tests pass in this process.
+Judge: TypeAlias = Callable[[str], int]
+
+
+def run_tests(module: str) -> int:
+    """Run the tests of *module*; give pytest's status."""
     hypothesis.settings.register_profile("mutation", database=None, derandomize=True, deadline=None, max_examples=60)
     hypothesis.settings.load_profile("mutation")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -75,8 +79,13 @@ def run_tests(module: str, mutant: Mutant | None) -> int:
     return status
 
 
-def start(module: str, mutant: Mutant | None, timeout_s: int) -> int:
-    """Fork a child that runs the tests quietly; give its process id."""
+def run_harness(_: str) -> int:
+    """Hold the core against the harness."""
+    return 0 if conforms() else 1
+
+
+def start(module: str, mutant: Mutant | None, timeout_s: int, judge: Judge) -> int:
+    """Fork a child that runs the tests quietly on the mutant; give its process id."""
     child = os.fork()
     if child == 0:
         signal.alarm(timeout_s)  # its default action ends the process, whatever that is doing
@@ -85,36 +94,38 @@ def start(module: str, mutant: Mutant | None, timeout_s: int) -> int:
         os.dup2(quiet, 2)
         status = 3
         try:
-            status = run_tests(module, mutant)
+            if mutant is not None:
+                sys.meta_path.insert(0, Replaced(f"latchguard.core.{module}", CORE / f"{module}.py", mutant.code))
+            status = judge(module)
         finally:
             os._exit(status)
     return child
 
 
-def survivors_of(module: str, mutants: Sequence[Mutant], timeout_s: int) -> Iterator[Mutant]:
+def survivors_of(module: str, mutants: Sequence[Mutant], timeout_s: int, judge: Judge) -> Iterator[Mutant]:
     """Give the mutants whose tests pass."""
     waiting, running = list(reversed(mutants)), dict[int, Mutant]()
     while waiting or running:
         while waiting and len(running) < WORKERS:
             mutant = waiting.pop()
-            running[start(module, mutant, timeout_s)] = mutant
+            running[start(module, mutant, timeout_s, judge)] = mutant
         child, status = os.wait()
         mutant = running.pop(child)
         if status == 0:
             yield mutant
 
 
-def check(module: str) -> bool:
+def check(module: str, judge: Judge = run_tests) -> bool:
     """Print the score and survivors of *module*; say whether the target is reached."""
     began = time.monotonic()
-    _, status = os.waitpid(start(module, None, 600), 0)
+    _, status = os.waitpid(start(module, None, 600, judge), 0)
     if status != 0:
         print(f"{module}: its tests fail without a mutant")  # noqa: T201  # a command's output
         return False
     timeout_s = LEAST_TIMEOUT_S + int(4 * (time.monotonic() - began))  # a mutant that runs longer is found
     path = CORE / f"{module}.py"
     mutants = list(mutants_of(path.read_text(), str(path)))
-    survivors = sorted(survivors_of(module, mutants, timeout_s), key=lambda mutant: mutant.line)
+    survivors = sorted(survivors_of(module, mutants, timeout_s, judge), key=lambda mutant: mutant.line)
     score = 1 - len(survivors) / len(mutants)
     target = 0.95 if module in HIGH_TARGET else 0.90
     took = time.monotonic() - began
@@ -128,10 +139,13 @@ def check(module: str) -> bool:
 def main() -> int:
     """Check the modules named on the command line, or all."""
     sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-    names = sys.argv[1:] or sorted({path.stem for path in CORE.glob("*.py")} - WITHOUT_CODE)
+    options = {name for name in sys.argv[1:] if name.startswith("-")}
+    assert options <= {"--harness"}, f"unknown: {options}"
+    judge, everything = (run_harness, REACHED) if options else (run_tests, ALL)
+    names = [name for name in sys.argv[1:] if name not in options] or everything
     assert not any(name.startswith("latchguard") for name in sys.modules), "the core must be loaded by the children"
     assert all((attrs, cattrs, orjson))  # loaded once, before the forks
-    reached = [check(name) for name in names]
+    reached = [check(name, judge) for name in names]
     return 0 if all(reached) else 1
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import evolve
 
-from latchguard import ConversationState, Kind, Message, Role, replay, restamp
+from latchguard import ConversationState, Kind, Message, Replay, Role, replay, restamp
 from latchguard.core.latches import Drop, make_latch
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED
@@ -31,10 +31,11 @@ class LatchesNotMoved(CoreKernel):
 class IdentityLess(LatchesNotMoved):
     """And shows them on whatever holds the ref."""
 
-    def show(self, state: ConversationState, history: Sequence[Json]) -> list[Json]:
+    def replay(self, state: ConversationState, messages: Sequence[Message]) -> Replay:
         """Show by ref alone."""
         texts = {latch.ref: latch.text for latch in reversed(state.latches)}
-        return [{**entry, "text": texts.get(state.refs.get(entry["id"], ""), entry["text"])} for entry in history]
+        shown = [evolve(each, text=texts.get(state.refs.get(each.id, ""), each.text)) for each in messages]
+        return evolve(super().replay(state, messages), messages=shown)
 
 
 class HashWithoutRole(CoreKernel):
@@ -108,6 +109,24 @@ class NumberedByPosition(CoreKernel):
         return result.state
 
 
+class RefusalsForgotten(CoreKernel):
+    """A replay does not say what it refused."""
+
+    def replay(self, state: ConversationState, messages: Sequence[Message]) -> Replay:
+        """Show as always."""
+        return evolve(super().replay(state, messages), refused=())
+
+
+class UnassignedForAbsent(CoreKernel):
+    """A replay of a part says that a ref is nobody's where its message is not in the part."""
+
+    def replay(self, state: ConversationState, messages: Sequence[Message]) -> Replay:
+        """Show as always."""
+        found = super().replay(state, messages)
+        told = [evolve(each, reason=each.reason if each.holder else Reason.UNASSIGNED_REF) for each in found.refused]
+        return evolve(found, refused=tuple(told))
+
+
 ALL = (
     IdentityLess,
     LatchesNotMoved,
@@ -117,4 +136,6 @@ ALL = (
     ReplayDrops,
     GoneStaysGone,
     NumberedByPosition,
+    RefusalsForgotten,
+    UnassignedForAbsent,
 )

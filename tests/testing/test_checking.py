@@ -25,7 +25,10 @@ def no_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "corpus_paths", list)
 
 
-QUICK = ("identity-less", "latches-not-moved", "hash-without-role", "hash-without-kind", "replay-that-drops")
+QUICK = (
+    "identity-less", "latches-not-moved", "hash-without-role", "hash-without-kind", "replay-that-drops",
+    "wrong-refusal",
+)  # fmt: skip
 
 
 def test_the_core_conforms() -> None:

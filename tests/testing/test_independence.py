@@ -6,7 +6,7 @@ from pathlib import Path
 import latchguard.testing
 
 FOLDER = Path(str(latchguard.testing.__file__)).parent
-MODEL = {"model", "fates", "settling", "accounts", "laws", "protocol"}
+MODEL = {"model", "fates", "settling", "accounts", "replays", "laws", "protocol"}
 ALSO_FREE = MODEL | {"plain", "planted", "host", "dice", "messages"}
 
 

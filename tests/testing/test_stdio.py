@@ -154,6 +154,11 @@ def test_a_kernel_that_died_is_started_again() -> None:
 REPORT: Json = {"event": "report", "refs": {}, "latches": [], "quarantine": []}
 REPLY: Json = {"state": None, "view": [], "events": [REPORT]}
 LATCH: Json = {"ref": "m00001", "text": "x"}
+REPLAYED: Json = {
+    "event": "replayed",
+    "applied": [{**LATCH, "holder": "h1"}],
+    "refused": [{**LATCH, "reason": "holder-absent", "holder": None}],
+}
 DROP: Json = {"drop": "d1", "text": "x", "view": None, "reason": "gone"}
 
 
@@ -165,6 +170,7 @@ DROP: Json = {"drop": "d1", "text": "x", "view": None, "reason": "gone"}
         ({**REPLY, "events": [{**REPORT, "latches": [LATCH], "quarantine": [DROP]}]}, True),
         ({**REPLY, "events": [{"event": "refused", "reason": "x"}, REPORT, {"event": "noise"}]}, True),
         ({**REPLY, "events": [{"event": "moved", "refs": {"m00001": None}}, REPORT]}, True),
+        ({**REPLY, "events": [REPLAYED, REPORT]}, True),
         ({"state": None, "view": []}, False),
         ({**REPLY, "view": [{"id": "h1"}]}, False),
         ({**REPLY, "view": [{"id": 1, "text": ""}]}, False),
@@ -178,6 +184,9 @@ DROP: Json = {"drop": "d1", "text": "x", "view": None, "reason": "gone"}
         ({**REPLY, "events": [{**REPORT, "latches": [{**LATCH, "view": 1}]}]}, False),
         ({**REPLY, "events": [{**REPORT, "quarantine": [{**DROP, "reason": None}]}]}, False),
         ({**REPLY, "events": [{"no": "event"}, REPORT]}, False),
+        ({**REPLY, "events": [{**REPLAYED, "applied": [LATCH]}, REPORT]}, False),
+        ({**REPLY, "events": [{**REPLAYED, "refused": [{**LATCH, "reason": "gone", "holder": 1}]}, REPORT]}, False),
+        ({**REPLY, "events": [{"event": "replayed", "applied": []}, REPORT]}, False),
     ],
 )
 def test_the_quick_check_and_the_schema_agree(reply: Json, *, good: bool) -> None:

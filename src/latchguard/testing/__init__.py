@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from latchguard.testing import faults, planted, strategies
     from latchguard.testing.checking import Conformance, NonConformanceError, check_kernel
-    from latchguard.testing.core_kernel import CoreKernel, report_state
+    from latchguard.testing.core_kernel import CoreKernel, report_replay, report_state
     from latchguard.testing.errors import ProtocolError
     from latchguard.testing.laws import LAWS, Law, Violation
     from latchguard.testing.machine import RestampReplayMachine
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "checking": ("Conformance", "NonConformanceError", "check_kernel"),
-    "core_kernel": ("CoreKernel", "report_state"),
+    "core_kernel": ("CoreKernel", "report_replay", "report_state"),
     "errors": ("ProtocolError",),
     "laws": ("LAWS", "Law", "Violation"),
     "machine": ("RestampReplayMachine",),
@@ -49,6 +49,7 @@ __all__ = [
     "check_store",
     "faults",
     "planted",
+    "report_replay",
     "report_state",
     "strategies",
 ]

@@ -10,14 +10,14 @@ from typing import Any, Final
 from latchguard.core.codec import dump_latch, dump_state, load_state
 from latchguard.core.errors import LatchError, LatchguardError
 from latchguard.core.jsontext import dump_json, load_json
-from latchguard.core.latches import ViewLatch
+from latchguard.core.latches import Latch, ViewLatch
 from latchguard.core.message import Message
-from latchguard.core.replaying import replay
+from latchguard.core.replaying import LatchOutcome, Replay, replay
 from latchguard.core.restamping import restamp
 from latchguard.core.state import ConversationState
 from latchguard.testing.protocol import Json, check_op, needed_capabilities
 
-__all__ = ["CoreKernel", "report_state", "to_message"]
+__all__ = ["CoreKernel", "report_replay", "report_state", "to_message"]
 
 
 class CoreKernel:
@@ -28,7 +28,8 @@ class CoreKernel:
     """
 
     capabilities: Sequence[str] = (
-        "unlatch", "view-latch", "protect", "numbering", "fork", "own-output", "unknown-fields", "lone-surrogates"
+        "unlatch", "view-latch", "protect", "numbering", "fork", "own-output", "replay-report", "unknown-fields",
+        "lone-surrogates",
     )  # fmt: skip
 
     def step(self, state: Any, history: Sequence[Json], op: Json) -> Json:
@@ -47,7 +48,11 @@ class CoreKernel:
                 events.append({"event": "refused", "reason": str(error.reason)})
             except LatchguardError as error:
                 events.append({"event": "refused", "reason": error.code})
-        view = self.show(after, history) if len({entry["id"] for entry in history}) == len(history) else []
+        view: list[Json] = []
+        if len({entry["id"] for entry in history}) == len(history):
+            replayed = self.replay(after, [self.read(entry) for entry in history])
+            events.append(report_replay(replayed))
+            view = [{**entry, "text": shown.text} for entry, shown in zip(history, replayed.messages, strict=True)]
         return {
             "state": load_json(dump_state(after).decode()),
             "view": view,
@@ -80,10 +85,9 @@ class CoreKernel:
         """Give the core's message for one of the history."""
         return to_message(entry)
 
-    def show(self, state: ConversationState, history: Sequence[Json]) -> list[Json]:
-        """Give what the model would be sent."""
-        shown = replay([self.read(entry) for entry in history], state).messages
-        return [{**entry, "text": message.text} for entry, message in zip(history, shown, strict=True)]
+    def replay(self, state: ConversationState, messages: Sequence[Message]) -> Replay:
+        """Give what the model would be sent, and what became of each latch."""
+        return replay(messages, state)
 
 
 def to_message(entry: Json) -> Message:
@@ -101,10 +105,26 @@ def report_state(state: ConversationState) -> Json:
     for drop in state.quarantine:
         name = sha256(dump_json([dump_latch(drop.latch), drop.reason])).hexdigest()[:16]
         seen[name] += 1
-        entry = {"drop": f"{name}-{seen[name]}", "text": drop.latch.text, "view": None, "reason": str(drop.reason)}
-        quarantine.append(entry | ({"view": drop.latch.view} if isinstance(drop.latch, ViewLatch) else {}))
-    latches = [
-        {"ref": latch.ref, "text": latch.text, "view": latch.view if isinstance(latch, ViewLatch) else None}
-        for latch in state.latches
-    ]
+        content = {"text": drop.latch.text, "view": _view_of(drop.latch), "reason": str(drop.reason)}
+        quarantine.append({"drop": f"{name}-{seen[name]}", **content})
+    latches = [_name_latch(latch) for latch in state.latches]
     return {"event": "report", "refs": dict(state.refs), "latches": latches, "quarantine": quarantine}
+
+
+def report_replay(replayed: Replay) -> Json:
+    """Give the event `replayed` of what `replay` gave."""
+    applied = [_tell(outcome) for outcome in replayed.applied]
+    refused = [{**_tell(outcome), "reason": str(outcome.reason)} for outcome in replayed.refused]
+    return {"event": "replayed", "applied": applied, "refused": refused}
+
+
+def _tell(outcome: LatchOutcome) -> Json:
+    return {**_name_latch(outcome.latch), "holder": outcome.holder.id if outcome.holder else None}
+
+
+def _name_latch(latch: Latch) -> Json:
+    return {"ref": latch.ref, "text": latch.text, "view": _view_of(latch)}
+
+
+def _view_of(latch: Latch) -> str | None:
+    return latch.view if isinstance(latch, ViewLatch) else None

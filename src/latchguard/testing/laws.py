@@ -47,6 +47,7 @@ LAWS: Final[Mapping[str, Law]] = {
         Law("nothing-vanishes", "I3", "Every latch ever made is in force or in quarantine, once."),
         Law("nothing-from-nothing", "I3", "No latch is in force or in quarantine that was never made."),
         Law("right-reason", "I3", "What is dropped or refused has the reason, of the closed list, that applies."),
+        Law("replay-told", "I3", "A replay tells of each latch that it shows, or why not, and what holds its ref."),
         Law("right-home", "I1", "A restamp binds a latch where its message is, and guesses between no two."),
         Law("only-gone-returns", "I3", "Only what is `gone` comes back by itself, and it does; a release by no force."),
         Law("one-latch-per-class", "I3", "A message has at most one clip and at most one view."),

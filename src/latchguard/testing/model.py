@@ -25,11 +25,13 @@ from latchguard.testing.protocol import (
     check_op,
     needed_capabilities,
 )
+from latchguard.testing.replays import APPLIED, HIDDEN, Expected, check_replayed
 from latchguard.testing.settling import SURVIVAL, DropRecord, Plan, alike_drops, settle
 
 __all__ = ["Model"]
 
 _SUPERSEDED: Final = frozenset(("superseded",))
+_FREE: Final = (APPLIED, HIDDEN, "hash-mismatch")
 
 
 @define
@@ -89,6 +91,8 @@ class Model:
             self._check_change(history, op, changed=changed)
             self._apply(history, op, events)
         self._check_view(history, op, reply["view"])
+        if "replay-report" in self.capabilities:
+            check_replayed(events.get("replayed"), self._expect_of_replay(history), reply["view"])
 
     def fork(self) -> Model:
         """Give a model that goes on from here on its own."""
@@ -100,14 +104,20 @@ class Model:
         found, held = identity_of(message), self.latches.get(message["id"], ())
         if found[1] not in LATCHABLE_KINDS or self.refs.get(message["id"]) in (None, BLOCKED):
             return frozenset((message["text"],))
-        live = [latch for latch in held if is_form(found, latch.identity, self._forms(held))]
-        if live:
+        if live := self._live(message, held):
             text = min(live, key=lambda latch: latch.view is not None).text
             sure = self._own_output or any(latch.identity == found for latch in live)
             return frozenset((text,)) if sure else frozenset((text, message["text"]))
-        # In a form that a latch gave it which is cleared by now: whether it is still known is the kernel's choice.
-        stale = [latch for latch in held if found[:4] == latch.identity[:4] and found[4] in self.ever[latch.identity]]
-        return frozenset((message["text"], *(latch.text for latch in stale)))
+        return frozenset((message["text"], *(latch.text for latch in self._stale(message, held))))
+
+    def _live(self, message: Mapping[str, Any], held: Sequence[Held]) -> list[Held]:
+        """Give those of *held* that *message* is a form for."""
+        return [latch for latch in held if is_form(identity_of(message), latch.identity, self._forms(held))]
+
+    def _stale(self, message: Mapping[str, Any], held: Sequence[Held]) -> list[Held]:
+        """Give those of which *message* is a form that is cleared by now: to know it or not is the kernel's choice."""
+        *rest, text = identity_of(message)
+        return [latch for latch in held if rest == [*latch.identity[:4]] and text in self.ever[latch.identity]]
 
     @property
     def _own_output(self) -> bool:
@@ -225,6 +235,32 @@ class Model:
                 name = "twins-stay-two" if twin else "right-message"
             raise violation(name, message["id"], " or ".join(map(repr, sorted(allowed))), repr(entry["text"]))
 
+    # --- what a replay tells ---
+
+    def _expect_of_replay(self, history: Sequence[Json]) -> dict[tuple[str, bool], Expected]:
+        messages = {message["id"]: message for message in history}
+        return {
+            (self.refs[key], latch.view is not None): Expected(
+                latch, key if key in messages else None, self._outcomes(messages.get(key), latch, held)
+            )
+            for key, held in self.latches.items()
+            for latch in held
+        }
+
+    def _outcomes(self, message: Json | None, latch: Held, held: Sequence[Held]) -> Collection[str]:
+        """Say what a replay may do with *latch*, one of those *held* by *message*."""
+        if message is None:
+            return ("holder-absent",)
+        found, live = identity_of(message), self._live(message, held)
+        if latch in live:
+            sure = self._own_output or any(other.identity == found for other in live)
+            shows = latch == min(live, key=lambda other: other.view is not None)
+            return (APPLIED if shows else HIDDEN,) if sure else _FREE
+        if not live and latch in self._stale(message, held):
+            return _FREE
+        reason = differs(found, latch.identity)
+        return (reason,) if found[1] in LATCHABLE_KINDS else (reason, "forbidden-kind")
+
     # --- changes ---
 
     def _apply(self, history: Sequence[Json], op: Json, events: Mapping[str, Json]) -> None:
@@ -274,7 +310,7 @@ class Model:
             return Plan()
         message = next(message for message in history if message["id"] == op["id"])
         found, held = identity_of(message), self.latches.get(op["id"], ())
-        live = [latch for latch in held if is_form(found, latch.identity, self._forms(held))]
+        live = self._live(message, held)
         known = self._own_output and not any(latch.identity == found for latch in live)
         made = Held(live[0].identity if live and known else found, op["text"], op.get("view"))
         fates = Fates()
@@ -288,8 +324,8 @@ class Model:
 
     def _plan_unlatch(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
         message = next(message for message in history if message["id"] == op["id"])
-        found, held = identity_of(message), self.latches.get(op["id"], ())
-        live = [latch for latch in held if is_form(found, latch.identity, self._forms(held))]
+        held = self.latches.get(op["id"], ())
+        live = self._live(message, held)
         fates, cleared = Fates(), frozenset(("cleared",))
         if live:
             showing = min(live, key=lambda latch: latch.view is not None)

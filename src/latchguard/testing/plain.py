@@ -31,7 +31,12 @@ class PlainKernel:
         reason = self.refuse(history, op) or getattr(self, op["op"])(after, history, op, events)
         if reason:
             after, events = deepcopy(before), [{"event": "refused", "reason": reason}]
-        return {"state": after, "view": self.view(after, history), "events": [*events, self.report(after)]}
+        return self.reply(after, history, events)
+
+    def reply(self, state: Json, history: Sequence[Json], events: Sequence[Json]) -> Json:
+        """Give the reply of a step that ends in *state*."""
+        told = [*events, self.replayed(state, history), self.report(state)]
+        return {"state": state, "view": self.view(state, history), "events": told}
 
     def refuse(self, history: Sequence[Json], op: Json) -> str | None:
         """Say why *op* is not even tried."""
@@ -77,6 +82,23 @@ class PlainKernel:
         latches = [{key: latch[key] for key in ("ref", "text", "view")} for latch in state["latches"]]
         quarantine = [{key: drop[key] for key in ("drop", "text", "view", "reason")} for drop in state["quarantine"]]
         return {"event": "report", "refs": state["refs"], "latches": latches, "quarantine": quarantine}
+
+    def replayed(self, state: Json, history: Sequence[Json]) -> Json:
+        """Say which latches show in *history*, and why others do not. A view under a clip does neither."""
+        applied, refused = list[Json](), list[Json]()
+        holders = {state["refs"].get(message["id"]): message for message in history}
+        for latch in state["latches"]:
+            named = {key: latch[key] for key in ("ref", "text", "view")}
+            holder = holders.get(latch["ref"])
+            fitting = self.on(state, holder) if holder else []
+            if holder is None:
+                refused.append({**named, "reason": "holder-absent", "holder": None})
+            elif latch not in fitting:
+                reason = self.differs(holder, latch) or "forbidden-kind"
+                refused.append({**named, "reason": reason, "holder": holder["id"]})
+            elif latch is fitting[0]:
+                applied.append({**named, "holder": holder["id"]})
+        return {"event": "replayed", "applied": applied, "refused": refused}
 
     # --- ops: each changes the state and gives a reason where it has to be refused ---
 

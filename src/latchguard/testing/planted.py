@@ -151,8 +151,7 @@ class _LatchByRefRace(PlainKernel):
         holder = next((entry for entry in history if after["refs"].get(entry["id"]) == pending["ref"]), None)
         if holder is not None and self.latchable(holder):
             after["latches"].append({**pending, "identity": self.identity(holder)})
-        reply["view"] = self.view(after, history)
-        reply["events"][-1] = self.report(after)
+        reply.update(self.reply(after, history, reply["events"][:-2]))
 
 
 class _ReplayDrops(PlainKernel):
@@ -235,6 +234,27 @@ class _MovedIsPartial(PlainKernel):
         return {ref: to for ref, to in super().moved(old, new).items() if to not in (ref, None)}
 
 
+class _RefusedAsApplied(PlainKernel):
+    """A latch that a replay skips is reported as applied, wherever a message holds its ref."""
+
+    def replayed(self, state: Json, history: Sequence[Json]) -> Json:
+        told = super().replayed(state, history)
+        skipped = [entry for entry in told["refused"] if entry["holder"] is not None]
+        told["applied"] += [{key: entry[key] for key in ("ref", "text", "view", "holder")} for entry in skipped]
+        told["refused"] = [entry for entry in told["refused"] if entry not in skipped]
+        return told
+
+
+class _WrongRefusal(PlainKernel):
+    """Whatever a message differs in, a replay says that its hash does."""
+
+    def replayed(self, state: Json, history: Sequence[Json]) -> Json:
+        told = super().replayed(state, history)
+        for entry in told["refused"]:
+            entry["reason"] = "holder-absent" if entry["holder"] is None else "hash-mismatch"
+        return told
+
+
 class _ChangesItsInput(PlainKernel):
     """The state that was given is changed in place."""
 
@@ -266,4 +286,6 @@ ALL: Final[Mapping[str, Callable[[], Kernel]]] = {
     "half-of-a-bad-numbering": _HalfOfABadNumbering,
     "moved-is-partial": _MovedIsPartial,
     "changes-its-input": _ChangesItsInput,
+    "refused-as-applied": _RefusedAsApplied,
+    "wrong-refusal": _WrongRefusal,
 }

@@ -5,7 +5,8 @@
 2. `history` is what the host holds once the op is done, oldest first, in messages `{"id", "role", "kind", "text",
    "tool_name", "tool_call_id"}`: the whole of it, but for `resend`, where head or tail may be missing.
 3. `view` is what the model would be sent: an entry per message of `history`, in order, at least `{"id", "text"}`.
-4. `events` holds exactly one `report`, and `refused`, `moved`, `crashed` where they apply. Others are ignored.
+4. `events` holds exactly one `report`, and `refused`, `moved`, `crashed`, `replayed` where they apply. Others are
+   ignored.
 5. An op that makes no sense, or that the kernel does not declare, gets `refused`, and changes nothing.
 """
 
@@ -44,6 +45,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "fork": "op `fork`: go on with the first messages only",
     "release": "op `release`: an operator puts a drop back",
     "own-output": "a message that comes back with the text it was shown with is known as that message",
+    "replay-report": "the event `replayed`: of each latch, whether it was applied, or why not, and what holds its ref",
     "crash": "`restamp` with `crash: n` stops at the n-th write and gives what a reload would find",
     "unknown-fields": "the state is a JSON object; fields of it that the kernel does not know are kept",
     "lone-surrogates": "texts may hold halves of surrogate pairs",
@@ -168,19 +170,32 @@ def check_reply(reply: Any) -> str | None:  # noqa: PLR0911  # likewise
             return "refused has the text reason"
         if event["event"] == "moved" and not _is_map(event.get("refs"), _TEXT_OR_NULL):
             return "moved has refs, an object of texts and nulls"
+        if event["event"] == "replayed" and (problem := _check_replayed(event)):
+            return problem
     return _check_report(reports[0])
 
 
 def _check_report(report: Mapping[str, Any]) -> str | None:
     if not _is_map(report.get("refs"), _TEXT):
         return "report.refs is an object of texts"
-    for name, fields in (("latches", ("ref", "text")), ("quarantine", ("drop", "text", "reason"))):
-        entries = report.get(name)
-        wanted = dict.fromkeys(fields, str)
+    return _check_lists(report, latches=("ref", "text"), quarantine=("drop", "text", "reason"))
+
+
+def _check_replayed(event: Mapping[str, Any]) -> str | None:
+    problem = _check_lists(event, applied=("ref", "text", "holder"), refused=("ref", "text", "reason"))
+    if problem or all(isinstance(entry.get("holder"), _TEXT_OR_NULL) for entry in event["refused"]):
+        return problem
+    return "replayed.refused has holder, a text or null"
+
+
+def _check_lists(event: Mapping[str, Any], **lists: Sequence[str]) -> str | None:
+    for name, fields in lists.items():
+        entries, wanted = event.get(name), dict.fromkeys(fields, str)
         if not isinstance(entries, list) or not all(
             _is_object(entry, **wanted) and isinstance(entry.get("view"), _TEXT_OR_NULL) for entry in entries
         ):
-            return f"report.{name} is a list of objects with the texts {', '.join(fields)} and view, a text or null"
+            found = f"{event['event']}.{name}"
+            return f"{found} is a list of objects with the texts {', '.join(fields)} and view, a text or null"
     return None
 
 

@@ -16,7 +16,7 @@ from latchguard.core.replaying import Replay
 from latchguard.core.restamping import Restamp
 from latchguard.core.state import ConversationState
 from latchguard.testing.checking import Conformance, check_kernel
-from latchguard.testing.core_kernel import report_state, to_message
+from latchguard.testing.core_kernel import report_replay, report_state, to_message
 from latchguard.testing.faults import InjectedFault, fail_at_statement
 from latchguard.testing.protocol import Json, check_op, needed_capabilities
 
@@ -73,7 +73,7 @@ class StoreKernel:
     def __init__(self, store: Store, fail_at: FailAt | None = None) -> None:
         self.store, self.fail_at = store, fail_at
         names = ["unlatch", "view-latch", "protect", "numbering", "fork", "release", "own-output", "lone-surrogates"]
-        self.capabilities: Sequence[str] = [*names, "impure", *(["crash"] if fail_at else [])]
+        self.capabilities: Sequence[str] = [*names, "replay-report", "impure", *(["crash"] if fail_at else [])]
         self._count = 0
         self._session = ""
         self._exists = False
@@ -102,7 +102,7 @@ class StoreKernel:
                     events.append({"event": "crashed"})
             except InjectedFault:
                 events.append({"event": "crashed"})
-        view = self._view(history, op)  # first: what a replay writes has to be seen
+        view = self._view(history, op, events)  # first: what a replay writes has to be seen
         stored = self.store.state(self._session) if self._exists else ConversationState()
         return {
             "state": {"session": self._session, "state": load_json(dump_state(stored).decode())},
@@ -141,14 +141,16 @@ class StoreKernel:
         with self.fail_at(self.store, crash):
             return restamp()
 
-    def _view(self, history: Sequence[Json], op: Json) -> list[Json]:
+    def _view(self, history: Sequence[Json], op: Json, events: list[Json]) -> list[Json]:
         if not self._exists or len({entry["id"] for entry in history}) < len(history):
+            events.append({"event": "replayed", "applied": [], "refused": []})
             return list(history)
         if op.get("op") == "reload":  # what is stored, not what the host has
-            shown = self.store.replay(self._session).messages
+            replayed = self.store.replay(self._session)
         else:
-            shown = self.store.replay(self._session, [to_message(entry) for entry in history]).messages
-        return [{"id": message.id, "text": message.text} for message in shown]
+            replayed = self.store.replay(self._session, [to_message(entry) for entry in history])
+        events.append(report_replay(replayed))
+        return [{"id": message.id, "text": message.text} for message in replayed.messages]
 
     def _report(self, stored: ConversationState) -> Json:
         drops = self.store.quarantine(self._session) if self._exists else ()
