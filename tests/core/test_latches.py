@@ -142,24 +142,24 @@ def test_what_a_latch_shows_fits_it() -> None:
 def test_forbidden_kinds_are_refused_on_their_own_message(kind: Kind) -> None:
     """A latch that should never have been made is refused though all else fits (I2)."""
     message = Message("a", Role.ASSISTANT, kind, "{}")
-    assert refusal(clip_of(message, "cut"), [], message) is Reason.FORBIDDEN_KIND
+    assert refusal(clip_of(message, "cut"), [], Identity.of(message)) is Reason.FORBIDDEN_KIND
 
 
 def test_refusal() -> None:
     """None on its message and on its own output, else what differs."""
     message = note("a", "long text")
     clip, view = clip_of(message, "cut"), make_latch(message, "m00001", Identity.of(message), "seen", "v")
-    assert refusal(clip, [], message) is None
-    assert refusal(clip, [clip, view], note("a", "seen")) is None
-    assert refusal(clip, [clip], note("a", "seen")) is Reason.HASH_MISMATCH
-    assert refusal(clip, [clip], result("a", "long text")) is Reason.ROLE_MISMATCH
+    assert refusal(clip, [], Identity.of(message)) is None
+    assert refusal(clip, [clip, view], Identity.of(note("a", "seen"))) is None
+    assert refusal(clip, [clip], Identity.of(note("a", "seen"))) is Reason.HASH_MISMATCH
+    assert refusal(clip, [clip], Identity.of(result("a", "long text"))) is Reason.ROLE_MISMATCH
 
 
 def test_latch_without_identity_is_refused_on_every_message() -> None:
     """`no-identity` goes before the kind that stands in its place."""
     assert NO_IDENTITY.hash == ""
     latch = EmergencyTruncateLatch("m00001", NO_IDENTITY, "", "clip")
-    assert refusal(latch, [latch], note("a", "clip")) is Reason.NO_IDENTITY
+    assert refusal(latch, [latch], Identity.of(note("a", "clip"))) is Reason.NO_IDENTITY
 
 
 def test_extra_is_part_of_the_value_but_not_of_the_hash() -> None:

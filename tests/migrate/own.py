@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, insert, select
 from latchguard import Identity, SessionStore
 from latchguard.core.refs import ref_number
 from latchguard.store.connections import begin_immediate
-from latchguard.store.schema import alembic_config
+from latchguard.store.schema import OPEN, alembic_config
 from latchguard.store.tables import bodies, latches, messages, quarantine, repair_journal, repair_progress, sessions
 from latchguard.store.texts import to_stored
 from tests.migrate.talks import OldSession
@@ -26,7 +26,7 @@ def make_old_store(engine: Engine, old_sessions: Iterable[OldSession]) -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
         insert_sessions(connection, old_sessions)
-    assert SessionStore(engine).upgrade() == "0002"
+    assert SessionStore(engine).upgrade() == OPEN
 
 
 def insert_sessions(connection: Connection, old_sessions: Iterable[OldSession]) -> None:

@@ -10,7 +10,7 @@ from latchguard import Reason, SessionStore
 from latchguard.core.errors import StaleStateError, StoreFailedError
 from latchguard.repair.database_runs import open_reader, recorded_url
 from latchguard.store.connections import make_engine
-from latchguard.store.schema import HEAD
+from latchguard.store.schema import HEAD, OPEN
 from latchguard.store.tables import latches, quarantine, sessions
 from tests.migrate.own import make_old_store, stored_rows
 from tests.migrate.talks import many_sessions, of_fixture
@@ -41,7 +41,7 @@ def test_from_the_schema_of_old_to_the_newest(engine: Engine, tmp_path: Path) ->
             "stale-latch": 6,
         }
         assert stored_rows(engine) == before
-    assert store.upgrade() == "0002"
+    assert store.upgrade() == OPEN
     assert latchguard("repair", "--apply", url, state=tmp_path).returncode == 0
     after = stored_rows(engine)
     assert latchguard("scan", url, state=tmp_path).returncode == 0
@@ -79,7 +79,7 @@ def test_until_a_session_is_done_its_latches_are_refused(engine: Engine, tmp_pat
     assert "1 session: 1 repaired" in only.stdout
     assert [len(store.replay("s000000").applied), len(store.replay("s000001").applied)] == [2, 0]
     assert [outcome.reason for outcome in store.replay("s000001").refused] == [Reason.NO_IDENTITY] * 2
-    assert store.upgrade() == "0002"
+    assert store.upgrade() == OPEN
     assert latchguard("repair", "--apply", url_of(engine), state=tmp_path).returncode == 0
     assert store.upgrade() == HEAD
 
@@ -141,7 +141,7 @@ def test_undo_ends_with_the_last_revision(sqlite_engine: Engine, tmp_path: Path)
     after = stored_rows(sqlite_engine)
     undone = latchguard("undo", run_of(tmp_path), state=tmp_path)
     assert undone.returncode == 20
-    assert "can be undone at schema 0002, found 0003" in undone.stderr
+    assert "can be undone at schema 0004, found 0005" in undone.stderr
     assert stored_rows(sqlite_engine) == after
 
 

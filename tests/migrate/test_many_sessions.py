@@ -13,7 +13,7 @@ from sqlalchemy import Engine, func, select
 
 from latchguard import SessionStore
 from latchguard.repair.database_runs import database_runs, undo_database
-from latchguard.store.schema import HEAD
+from latchguard.store.schema import HEAD, OPEN
 from latchguard.store.tables import latches, quarantine, repair_progress
 from tests.migrate.own import make_old_store, stored_rows
 from tests.migrate.talks import many_sessions
@@ -67,7 +67,7 @@ def run_campaign(engine: Engine, state: Path, count: int, kills: tuple[int, ...]
     url = engine.url.render_as_string(hide_password=False)
     for done in kills:
         kill_when_done(engine, start_repair(url, state), done)
-        assert SessionStore(engine).upgrade() == "0002"
+        assert SessionStore(engine).upgrade() == OPEN
     assert start_repair(url, state).wait() == 0
     check_repaired(engine, count)
     runs = [run.name for run in database_runs(url)]

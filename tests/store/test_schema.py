@@ -6,16 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, MetaData, create_engine, event, inspect, text, update
 
 from latchguard import Kind, Message, Reason, Role, SessionStore
 from latchguard.core.errors import SchemaOutdatedError, StateVersionError, StoreFailedError
-from latchguard.store.schema import HEAD, alembic_options, check_schema, read_revision, upgrade_sql
+from latchguard.store.connections import begin_immediate
+from latchguard.store.schema import (
+    HEAD,
+    OPEN,
+    alembic_config,
+    alembic_options,
+    check_schema,
+    read_revision,
+    upgrade_sql,
+)
 from latchguard.store.tables import PREFIX, VERSION_TABLE, include_name, latches, metadata
 from tests.store.conftest import SERVERS, make_database
-from tests.store.old import OLD_LATCHES, make_old_database
+from tests.store.old import OLD_HISTORY, OLD_LATCHES, make_old_database
 
 ONE = Message("a", Role.USER, Kind.TEXT, "one")
 
@@ -74,12 +84,12 @@ def test_a_newer_schema_is_refused(empty_store: SessionStore) -> None:
 def test_latches_of_old_are_kept_and_refused(empty_store: SessionStore) -> None:
     """An upgrade of the identity-less schema stops before it demands identities; nothing lands on a message."""
     make_old_database(empty_store.engine)
-    assert empty_store.upgrade() == "0002"
+    assert empty_store.upgrade() == OPEN
     for session, count in OLD_LATCHES.items():
         replayed = empty_store.replay(session)
         assert replayed.messages == empty_store.messages(session)
         assert [outcome.reason for outcome in replayed.refused] == [Reason.NO_IDENTITY] * count
-    assert empty_store.upgrade() == "0002"
+    assert empty_store.upgrade() == OPEN
 
 
 def test_the_last_revision_follows_when_no_latch_waits(empty_store: SessionStore) -> None:
@@ -93,6 +103,22 @@ def test_the_last_revision_follows_when_no_latch_waits(empty_store: SessionStore
     assert empty_store.upgrade() == HEAD
     with pytest.raises(Exception, match=r"(?i)null"), empty_store.engine.begin() as connection:
         connection.execute(update(latches).values(hash=None))
+
+
+def test_sessions_from_before_keep_their_texts(empty_store: SessionStore) -> None:
+    """A database that was made before a session said so: it is outdated, then upgraded, and its texts are there."""
+    make_old_database(empty_store.engine)
+    with empty_store.engine.begin() as connection:
+        begin_immediate(connection)
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+    with pytest.raises(SchemaOutdatedError) as caught:
+        empty_store.sessions()
+    assert (caught.value.expected, caught.value.found) == (HEAD, "0003")
+    empty_store.upgrade()
+    assert empty_store.messages("poisoned") == OLD_HISTORY["poisoned"]
+    assert empty_store.append("poisoned", [ONE]) == ["m00004"]
 
 
 def test_ddl_can_be_read_first(empty_store: SessionStore) -> None:
@@ -197,7 +223,7 @@ def test_an_upgrade_is_atomic_at_every_statement(tmp_path: Path) -> None:
         else:
             break
     assert step > 20
-    assert store.upgrade() == "0002"
+    assert store.upgrade() == OPEN
     store.close()
 
 

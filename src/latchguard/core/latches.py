@@ -175,16 +175,16 @@ def misfit(found: Identity, wanted: Identity, made: Iterable[Latch]) -> Reason |
     return reason
 
 
-def refusal(latch: Latch, made: Iterable[Latch], holder: Message) -> Reason | None:
-    """Say why *latch* may not touch *holder*, or None where it may.
+def refusal(latch: Latch, made: Iterable[Latch], found: Identity) -> Reason | None:
+    """Say why *latch* may not touch the message that holds its ref, or None where it may.
 
     Args:
         latch: the latch that wants to apply.
         made: the latches on the same ref, and superseded ones.
-        holder: the message that holds the ref now.
+        found: what the message is that holds the ref now.
     """
     if latch.identity == NO_IDENTITY:
         return Reason.NO_IDENTITY
     if not LATCHABLE[latch.identity.kind]:
         return Reason.FORBIDDEN_KIND
-    return misfit(Identity.of(holder), latch.identity, made)
+    return misfit(found, latch.identity, made)

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from latchguard.core.errors import check_type
 from latchguard.core.history import positions_of
+from latchguard.core.identity import Identity
 from latchguard.core.latches import Latch, refusal, with_text
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
@@ -82,8 +83,9 @@ def replay(messages: Sequence[Message], state: ConversationState) -> Replay:
             refused += (LatchOutcome(latch, reason, None) for latch in latches)
             continue
         holder = messages[position]
+        found = Identity.of(holder)
         outcomes = [
-            LatchOutcome(latch, refusal(latch, chain(latches, state.superseded()), holder), holder) for latch in latches
+            LatchOutcome(latch, refusal(latch, chain(latches, state.superseded()), found), holder) for latch in latches
         ]
         refused += (outcome for outcome in outcomes if outcome.reason)
         shown = next((outcome for outcome in outcomes if not outcome.reason), None)  # the clip stands before the view

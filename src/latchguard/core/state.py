@@ -186,8 +186,8 @@ class ConversationState:
         return ref
 
     def _refusals(self, ref: str, message: Message) -> list[tuple[Latch, Reason | None]]:
-        siblings = [latch for latch in self.latches if latch.ref == ref]
-        return [(latch, refusal(latch, chain(siblings, self.superseded()), message)) for latch in siblings]
+        siblings, found = [latch for latch in self.latches if latch.ref == ref], Identity.of(message)
+        return [(latch, refusal(latch, chain(siblings, self.superseded()), found)) for latch in siblings]
 
     def _replace_latches(
         self, removed: Collection[Latch], added: tuple[Latch, ...], drops: list[Drop]

@@ -29,7 +29,7 @@ from latchguard.repair.latch_plans import LatchPlan, LatchStep, plan_latches
 from latchguard.repair.plans import PlanOptions
 from latchguard.store.connections import begin_immediate, shown_url, store_errors
 from latchguard.store.headers import lock_header
-from latchguard.store.schema import read_revision
+from latchguard.store.schema import OPEN, read_revision
 from latchguard.store.tables import quarantine, repair_journal, repair_progress, sessions
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
 
 Transaction: TypeAlias = Callable[[], AbstractContextManager[None]]
 
-_UNDOABLE: Final = "0002"
 _QUARANTINED: Final = ("session_id", "ref", "is_view", "view", "text", "hash", "role", "kind", "shown", "extra")
 
 
@@ -232,8 +231,8 @@ def undo_sessions(
     """
     mine = (repair_journal.c.run == run) & (repair_journal.c.target == tables.target)
     with transaction():
-        if tables.own and (found := read_revision(connection)) != _UNDOABLE:
-            raise UndoClosedError(shown_url(connection.engine), run, _UNDOABLE, str(found))
+        if tables.own and (found := read_revision(connection)) != OPEN:
+            raise UndoClosedError(shown_url(connection.engine), run, OPEN, str(found))
     after: str | None = None
     while True:
         later = mine if after is None else mine & (repair_journal.c.session > after)

@@ -37,18 +37,19 @@ class AsyncSessionStore:
 
     Args:
         database: a SQLAlchemy URL with an asynchronous driver, or the host's engine.
+        keep_texts: as for `SessionStore`.
 
     `connection=` takes the `sync_connection` of the host's `AsyncConnection`. Dispose the engine at the end (`close`):
     an open connection of some drivers keeps the interpreter from ending.
     """
 
-    def __init__(self, database: str | AsyncEngine) -> None:
+    def __init__(self, database: str | AsyncEngine, *, keep_texts: bool = True) -> None:
         """Take a URL or an engine; nothing is opened yet."""
         if isinstance(database, str):
             database = create_async_engine(database, connect_args=connect_arguments(database))
             prepare_engine(database.sync_engine)
         self.engine = database
-        self.sync = SessionStore(database.sync_engine)
+        self.sync = SessionStore(database.sync_engine, keep_texts=keep_texts)
 
     def __repr__(self) -> str:
         return f"AsyncSessionStore({shown_url(self.sync.engine)!r})"
@@ -70,6 +71,7 @@ class AsyncSessionStore:
     load = _awaitable(SessionStore.load)
     export = _awaitable(SessionStore.export)
     resolve = _awaitable(SessionStore.resolve)
+    resolve_id = _awaitable(SessionStore.resolve_id)
     replay = _awaitable(SessionStore.replay)
     messages = _awaitable(SessionStore.messages)
     state = _awaitable(SessionStore.state)

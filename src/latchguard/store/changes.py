@@ -180,11 +180,13 @@ def _insert_message_rows(connection: Connection, session_key: int, rows: Iterabl
 
 
 def insert_messages(
-    connection: Connection, session_key: int, rows: Sequence[MessageRow], found: Sequence[Message]
+    connection: Connection, header: Header, rows: Sequence[MessageRow], found: Sequence[Message]
 ) -> None:
-    """Insert *rows* and the texts of their messages, as they are."""
-    _insert_message_rows(connection, session_key, rows)
-    values = [(session_key, row.body, *body_values(message)) for row, message in zip(rows, found, strict=True)]
+    """Insert *rows* as they are, and the texts of their messages where they are kept."""
+    _insert_message_rows(connection, header.key, rows)
+    if not header.keeps_texts:
+        return
+    values = [(header.key, row.body, *body_values(message)) for row, message in zip(rows, found, strict=True)]
     insert_rows(connection, bodies, BODY_COLUMNS, values)
 
 
@@ -197,6 +199,8 @@ def key_encoder(connection: Connection) -> Callable[[str], object]:
 def _write_bodies(
     connection: Connection, part: Part, after: ConversationState, given: Mapping[str, Message], plan: _Rows
 ) -> None:
+    if not part.header.keeps_texts:
+        return
     key = part.header.key
     new = plan.new_bodies
     rows = [(key, row.body, *body_values(given[row.message_id])) for row in plan.inserted if row.body in new]

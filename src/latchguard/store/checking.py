@@ -3,7 +3,9 @@
 1. It only reads: a read-only connection suffices. The memory does not grow with the histories.
 2. What a statement can see is a row of `CHECKS`: slug, meaning, statement. `docs/store.md` lists them.
 3. Every text is hashed again, inside the database, and held against the identity of its message (`text-changed`).
-4. Each latch is held against its message by the core, as a replay does (`stale-latch`, `latch-without-identity`).
+4. Each latch is held against its message as a replay does (`stale-latch`, `latch-without-identity`).
+5. Where the host owns the history there is no text to hash: latches are held against the stored identities, and
+   `count_texts_not_kept` says of how many messages.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import Connection, Select, and_, exists, literal, not_, null, or_, select
+from sqlalchemy import Connection, Select, and_, exists, func, literal, not_, null, or_, select
 
 from latchguard.core.errors import cut
 from latchguard.core.findings import Finding, Repair
 from latchguard.core.message import Kind, Role
 from latchguard.core.reasons import Reason
+from latchguard.store.lives import judge_latches
 from latchguard.store.rows import Header
 from latchguard.store.schema import check_schema
 from latchguard.store.scrubbing import changed_texts
 from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
-from latchguard.store.views import replay_holders
 
-__all__ = ["CHECKS", "Check", "check_database"]
+__all__ = ["CHECKS", "Check", "check_database", "count_texts_not_kept"]
 
 
 @frozen
@@ -52,6 +54,8 @@ def _without_session(table: Any, what: str, name: str) -> Check:
 
 
 _HAS_BODY = exists().where(bodies.c.session_id == messages.c.session_id, bodies.c.body == messages.c.body)
+_KEEPS_TEXTS = exists().where(sessions.c.id == messages.c.session_id, sessions.c.keeps_texts)
+_IS_HOSTS = exists().where(sessions.c.id == bodies.c.session_id, not_(sessions.c.keeps_texts))
 _HAS_MESSAGE = exists().where(messages.c.session_id == bodies.c.session_id, messages.c.body == bodies.c.body)
 _IS_HELD = exists().where(messages.c.session_id == latches.c.session_id, messages.c.ref == latches.c.ref)
 _IS_BEHIND = exists().where(
@@ -69,7 +73,12 @@ CHECKS: Final = (
     _without_session(bodies, "text", "body"),
     _without_session(latches, "latch", "id"),
     _without_session(quarantine, "drop", "id"),
-    Check("dangling-row", "the message has no text", _rows(messages, "message", "message_id", not_(_HAS_BODY))),
+    Check(
+        "dangling-row",
+        "the message has no text",
+        _rows(messages, "message", "message_id", _KEEPS_TEXTS, not_(_HAS_BODY)),
+    ),
+    Check("dangling-row", "the text is of a session that keeps none", _rows(bodies, "text", "body", _IS_HOSTS)),
     Check("dangling-row", "the text belongs to no message", _rows(bodies, "text", "body", not_(_HAS_MESSAGE))),
     Check(
         "ref-map-broken",
@@ -129,20 +138,29 @@ def check_database(connection: Connection) -> Iterator[Finding]:
             yield _finding(connection, key, check.slug, check.note, f"{what} {name!a}")
     for key, message_id in changed_texts(connection):
         yield _finding(connection, key, TEXT_CHANGED, _NOTES[TEXT_CHANGED], f"message {message_id!a}")
-    statement = select(sessions.c.id, sessions.c.name).where(exists().where(latches.c.session_id == sessions.c.id))
-    for key, name in connection.execute(statement.order_by(sessions.c.id)).all():
+    statement = select(sessions.c.id, sessions.c.name, sessions.c.keeps_texts).where(
+        exists().where(latches.c.session_id == sessions.c.id)
+    )
+    for key, name, keeps_texts in connection.execute(statement.order_by(sessions.c.id)).all():
         if key not in unreadable:
-            yield from _check_latches(connection, Header(key, name, 0, 0, 1, 1, 0, None))
+            yield from _check_latches(connection, Header(key, name, 0, 0, 1, 1, 0, None, keeps_texts))
 
 
 def _check_latches(connection: Connection, header: Header) -> Iterator[Finding]:
-    outcome, _ = replay_holders(connection, header)
-    for refused in outcome.refused:
-        missing = refused.reason is Reason.NO_IDENTITY
-        slug = "latch-without-identity" if missing else "stale-latch"
-        note = f"the latch on ref {refused.latch.ref} is refused: {refused.reason}"
-        holder = "no message" if refused.holder is None else f"message {refused.holder.id!a}"
-        yield _finding(connection, header.key, slug, note, holder)
+    for judged in judge_latches(connection, header):
+        if judged.reason is not None:
+            missing = judged.reason is Reason.NO_IDENTITY
+            slug = "latch-without-identity" if missing else "stale-latch"
+            note = f"the latch on ref {judged.latch.ref} is refused: {judged.reason}"
+            holder = "no message" if judged.holder is None else f"message {judged.holder!a}"
+            yield _finding(connection, header.key, slug, note, holder)
+
+
+def count_texts_not_kept(connection: Connection) -> int:
+    """Count the messages whose texts the hosts have: `text-changed` can say nothing of them."""
+    hosts = not_(sessions.c.keeps_texts)
+    joined = select(func.count()).select_from(messages).join(sessions, sessions.c.id == messages.c.session_id)
+    return connection.execute(joined.where(hosts)).scalar_one()
 
 
 def _finding(connection: Connection, key: int, slug: str, note: str, place: str) -> Finding:

@@ -1,14 +1,16 @@
 """A session as JSON Lines: all that the store holds of it, exactly.
 
-1. The first line: `{"format": "latchguard-session", "schema": 1, "session", "purged", "dropped_at_s": [...],
-   "state": {...}}`, where the state is as `dump_state` writes it and the times are those of its quarantine.
+1. The first line: `{"format": "latchguard-session", "schema": 1, "session", "purged", "keeps_texts", "dropped_at_s":
+   [...], "state": {...}}`, where the state is as `dump_state` writes it and the times are those of its quarantine.
 2. Then one line per message, in order: `{"id", "role", "kind", "text", "tool_name", "tool_call_id", "present"}`.
-3. Lone surrogates are written as escapes. Nothing is coerced on the way back (`core.codec`).
+3. Where the host owns the history (`keeps_texts` is false), a line is `{"id", "identity": {"hash", "role", "kind"},
+   "present"}`.
+4. Lone surrogates are written as escapes. Nothing is coerced on the way back (`core.codec`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -18,15 +20,18 @@ from latchguard.core.codec import decode_utf8, dump_state, load_state, structure
 from latchguard.core.errors import InvalidValueError, StateVersionError, cut
 from latchguard.core.identity import Identity
 from latchguard.core.jsontext import dump_json, load_json
+from latchguard.core.latches import check_hash
 from latchguard.core.message import Kind, Message, Role
 from latchguard.core.refs import BLOCKED, ref_number
 from latchguard.core.state import ConversationState
 from latchguard.store.changes import MAX_NUMBER, insert_messages, write_change
 from latchguard.store.connections import update_rows
 from latchguard.store.headers import create_locked
+from latchguard.store.keeping import KeepTextsMismatchError
 from latchguard.store.parts import make_part, read_all_rows, read_drops, read_latches, read_messages
 from latchguard.store.rows import Header, MessageRow, state_extra
 from latchguard.store.tables import quarantine, sessions
+from latchguard.store.texts import check_key
 
 __all__ = ["SCHEMA", "Export", "dump_export", "insert_export", "parse_export"]
 
@@ -41,6 +46,7 @@ class _Head:
     session: str
     purged: int
     dropped_at_s: list[int]
+    keeps_texts: bool = True  # older exports do not say
 
 
 @frozen
@@ -55,6 +61,13 @@ class _Line:
 
 
 @frozen
+class _HostLine:
+    id: str
+    identity: Identity
+    present: bool
+
+
+@frozen
 class Export:
     """A session out of its database.
 
@@ -63,16 +76,18 @@ class Export:
         purged: how many drops an operator took out of quarantine for good.
         dropped_at_s: when each drop of the quarantine was made, Unix time in seconds.
         state: refs, latches, quarantine.
-        messages: in order, those that a restamp left out too.
+        identities: message id -> identity, in order, of those that a restamp left out too.
         present: the ids of those in the history.
+        messages: the same with their texts; None where the host owns the history.
     """
 
     session: str
     purged: int
     dropped_at_s: list[int]
     state: ConversationState
-    messages: list[Message]
+    identities: Mapping[str, Identity]
     present: frozenset[str]
+    messages: list[Message] | None
 
 
 def dump_export(connection: Connection, header: Header) -> bytes:
@@ -84,9 +99,18 @@ def _lines(connection: Connection, header: Header) -> Iterator[bytes]:
     rows = read_all_rows(connection, header.key)
     drops = read_drops(connection, quarantine.c.session_id == header.key)
     state = make_part(header, rows, read_latches(connection, header.key), drops).state
-    head = {"format": _FORMAT, "schema": SCHEMA, "session": header.name, "purged": header.purged}
-    times = [stored.dropped_at_s for stored in drops]
-    yield dump_json({**head, "dropped_at_s": times})[:-1] + b',"state":' + dump_state(state) + b"}"
+    head = {
+        "format": _FORMAT,
+        "schema": SCHEMA,
+        "session": header.name,
+        "purged": header.purged,
+        "keeps_texts": header.keeps_texts,
+        "dropped_at_s": [stored.dropped_at_s for stored in drops],
+    }
+    yield dump_json(head)[:-1] + b',"state":' + dump_state(state) + b"}"
+    if not header.keeps_texts:
+        yield from (dump_json(_host_line(row)) for row in rows)
+        return
     for row, message in zip(rows, read_messages(connection, header.key, rows).values(), strict=True):
         yield dump_json(
             {
@@ -99,6 +123,11 @@ def _lines(connection: Connection, header: Header) -> Iterator[bytes]:
                 "present": bool(row.present),
             }
         )
+
+
+def _host_line(row: MessageRow) -> dict[str, Any]:
+    identity = {"hash": row.hash.hex(), "role": row.role, "kind": row.kind}
+    return {"id": row.message_id, "identity": identity, "present": bool(row.present)}
 
 
 def parse_export(raw: bytes) -> Export:
@@ -117,18 +146,28 @@ def parse_export(raw: bytes) -> Export:
     if head.format != _FORMAT:
         raise InvalidValueError("line 1: $.format", _FORMAT, cut(head.format))
     state = load_state(dump_json(state_value))
-    parsed = [structure(_load_line(line, number), _Line) for number, line in enumerate(lines[1:], 2)]
-    messages = [Message(line.id, line.role, line.kind, line.text, line.tool_name, line.tool_call_id) for line in parsed]
+    form: type[_Line | _HostLine] = _Line if head.keeps_texts else _HostLine
+    parsed = [structure(_load_line(line, number), form) for number, line in enumerate(lines[1:], 2)]
+    messages = [_to_message(line) for line in parsed if isinstance(line, _Line)] if head.keeps_texts else None
+    identities = {line.id: line.identity for line in parsed if isinstance(line, _HostLine)}
+    identities |= {message.id: Identity.of(message) for message in messages or ()}
+    if len(identities) < len(parsed):
+        raise InvalidValueError("messages", "an id of its own for each message", "an id twice")
     export = Export(
         head.session,
         head.purged,
         head.dropped_at_s,
         state,
-        messages,
+        identities,
         frozenset(line.id for line in parsed if line.present),
+        messages,
     )
     _check_export(export)
     return export
+
+
+def _to_message(line: _Line) -> Message:
+    return Message(line.id, line.role, line.kind, line.text, line.tool_name, line.tool_call_id)
 
 
 def _load_line(line: str, number: int) -> dict[str, Any]:
@@ -144,11 +183,12 @@ def _load_line(line: str, number: int) -> dict[str, Any]:
 def _check_export(export: Export) -> None:
     """Check what the types cannot say: state and messages belong together."""
     state = export.state
-    by_id = {message.id: Identity.of(message) for message in export.messages}
-    if len(by_id) < len(export.messages):
-        raise InvalidValueError("messages", "an id of its own for each message", "an id twice")
+    for message_id, stored in export.identities.items():
+        check_key(message_id, "message id")
+        check_hash(stored.hash, f"message {cut(message_id)}: identity.hash")
     for message_id, ref in state.refs.items():
-        if by_id.get(message_id) is None or by_id[message_id] != state.identities.get(message_id):
+        identity = export.identities.get(message_id)
+        if identity is None or identity != state.identities.get(message_id):
             raise InvalidValueError(f"message {cut(message_id)}", "its line, with the identity in the state", "none")
         if ref != BLOCKED and (message_id not in export.present or (ref_number(ref) or 0) > MAX_NUMBER):
             raise InvalidValueError(f"message {cut(message_id)}", "a present message with a ref below 2**63", ref)
@@ -162,15 +202,18 @@ def _check_export(export: Export) -> None:
         )
 
 
-def insert_export(connection: Connection, name: str, export: Export) -> None:
-    """Make session *name* of *export*.
+def insert_export(connection: Connection, name: str, export: Export, *, keep_texts: bool) -> None:
+    """Make session *name* of *export*, with the texts or without.
 
     Raises:
+        KeepTextsMismatchError: texts are to be kept, and the export has none.
         SessionExistsError: it is there already.
     """
-    header = create_locked(connection, name)
-    rows = [_to_row(number, message, export) for number, message in enumerate(export.messages, 1)]
-    insert_messages(connection, header.key, rows, export.messages)
+    if keep_texts and export.messages is None:
+        raise KeepTextsMismatchError(name, keep_texts, not keep_texts)
+    header = create_locked(connection, name, keeps_texts=keep_texts)
+    rows = [_to_row(number, message_id, export) for number, message_id in enumerate(export.identities, 1)]
+    insert_messages(connection, header, rows, export.messages or ())
     header = evolve(header, next_number=len(rows) + 1)
     write_change(connection, make_part(header, rows), export.state, {}, export.present)
     values = {"purged": export.purged, "next_number": header.next_number, "extra": state_extra(export.state)}
@@ -180,8 +223,8 @@ def insert_export(connection: Connection, name: str, export: Export) -> None:
     update_rows(connection, quarantine, "dropped_at_s", ("id",), times)
 
 
-def _to_row(number: int, message: Message, export: Export) -> MessageRow:
-    identity, ref = Identity.of(message), export.state.refs.get(message.id)
+def _to_row(number: int, message_id: str, export: Export) -> MessageRow:
+    identity, ref = export.identities[message_id], export.state.refs.get(message_id)
     what = bytes.fromhex(identity.hash), str(identity.role), str(identity.kind)
-    present = message.id in export.present
-    return MessageRow(number, message.id, ref_number(ref or BLOCKED), present, ref == BLOCKED, *what, number)
+    present = message_id in export.present
+    return MessageRow(number, message_id, ref_number(ref or BLOCKED), present, ref == BLOCKED, *what, number)

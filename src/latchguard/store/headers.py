@@ -15,7 +15,8 @@ from latchguard.store.tables import sessions
 __all__ = ["check_version", "create_header", "create_locked", "lock_header", "lock_or_create", "read_header"]
 
 _COLUMNS: Final = tuple(
-    sessions.c[name] for name in ("id", "name", "version", "epoch", "ref_cursor", "next_number", "purged", "extra")
+    sessions.c[name]
+    for name in ("id", "name", "version", "epoch", "ref_cursor", "next_number", "purged", "extra", "keeps_texts")
 )
 
 
@@ -54,10 +55,10 @@ def _lock(connection: Connection, session: str, where: ColumnElement[bool]) -> H
     return header
 
 
-def create_header(connection: Connection, session: str) -> bool:
+def create_header(connection: Connection, session: str, *, keeps_texts: bool) -> bool:
     """Make the row of *session* where there is none; say whether it was made."""
     values: dict[str, Any] = dict.fromkeys(("version", "epoch", "purged"), 0)
-    values |= {"name": session, "ref_cursor": 1, "next_number": 1}
+    values |= {"name": session, "ref_cursor": 1, "next_number": 1, "keeps_texts": keeps_texts}
     if connection.dialect.name == "postgresql":
         made = postgresql.insert(sessions).values(values).on_conflict_do_nothing().returning(sessions.c.id)
         return connection.execute(made).first() is not None
@@ -67,22 +68,22 @@ def create_header(connection: Connection, session: str) -> bool:
     return connection.execute(statement).rowcount == 1
 
 
-def lock_or_create(connection: Connection, session: str) -> Header:
+def lock_or_create(connection: Connection, session: str, *, keeps_texts: bool) -> Header:
     """Lock the row of *session*, made where there is none."""
     try:
         return lock_header(connection, session)
     except SessionNotFoundError:
-        create_header(connection, session)
+        create_header(connection, session, keeps_texts=keeps_texts)
         return lock_header(connection, session)
 
 
-def create_locked(connection: Connection, session: str) -> Header:
+def create_locked(connection: Connection, session: str, *, keeps_texts: bool) -> Header:
     """Make the row of a new session, and lock it.
 
     Raises:
         SessionExistsError: it is there already.
     """
-    if not create_header(connection, session):
+    if not create_header(connection, session, keeps_texts=keeps_texts):
         raise SessionExistsError(session)
     return lock_header(connection, session)
 

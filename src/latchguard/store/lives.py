@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import chain, groupby
+from operator import attrgetter
+
 from attrs import frozen
 from sqlalchemy import Connection
 
 from latchguard.core.errors import UnknownMessageError
-from latchguard.core.latches import Latch
+from latchguard.core.identity import Identity
+from latchguard.core.latches import Latch, refusal
 from latchguard.core.reasons import Reason
-from latchguard.store.parts import read_drops, read_holder, read_latches, read_rows
+from latchguard.core.refs import BLOCKED
+from latchguard.store.parts import read_drops, read_holder, read_messages, read_rows
 from latchguard.store.rows import Header, MessageRow, StoredDrop
 from latchguard.store.tables import quarantine
-from latchguard.store.views import replay_holders
+from latchguard.store.views import cut_for_replay
 
-__all__ = ["Life", "read_life"]
+__all__ = ["Judgement", "Life", "judge_latches", "read_life"]
 
 
 @frozen
@@ -33,6 +38,41 @@ class Life:
     dropped: tuple[StoredDrop, ...]
 
 
+@frozen
+class Judgement:
+    """Whether one latch in force holds.
+
+    Args:
+        latch: the latch.
+        reason: why a replay of the stored history refuses it; None where it does not.
+        holder: the id of the message that holds its ref; None where there is none.
+    """
+
+    latch: Latch
+    reason: Reason | None
+    holder: str | None
+
+
+def judge_latches(connection: Connection, header: Header) -> list[Judgement]:
+    """Hold each latch in force against its message: its text, or its identity where that is all that is stored."""
+    part = cut_for_replay(connection, header)
+    if header.keeps_texts:
+        texts = read_messages(connection, header.key, list(part.rows.values()))
+        found = {message_id: Identity.of(message) for message_id, message in texts.items()}
+    else:
+        found = {message_id: row.identity for message_id, row in part.rows.items()}
+    judged: list[Judgement] = []
+    for ref, group in groupby(part.state.latches, attrgetter("ref")):
+        latches, holder = tuple(group), part.state.refs.holder(ref)
+        for latch in latches:
+            if holder is None:
+                reason: Reason | None = Reason.BLOCKED_REF if ref == BLOCKED else Reason.UNASSIGNED_REF
+            else:
+                reason = refusal(latch, chain(latches, part.state.superseded()), found[holder])
+            judged.append(Judgement(latch, reason, holder))
+    return judged
+
+
 def read_life(connection: Connection, header: Header, target: str) -> Life:
     """Tell the life of the latches of a message.
 
@@ -47,11 +87,8 @@ def read_life(connection: Connection, header: Header, target: str) -> Life:
     rows = read_rows(connection, header.key, [target]) or read_holder(connection, header.key, target)
     row = rows[0] if rows else None
     ref = row.ref_text if row else target
-    found = read_latches(connection, header.key)
-    mine = [stored.latch for stored in found if stored.latch.ref == ref]
-    outcome, _ = replay_holders(connection, header)
-    reasons = {refused.latch: refused.reason for refused in outcome.refused}
-    identities = {latch.identity.hash for latch in mine} | ({row.identity.hash} if row else set())
+    mine = [judged for judged in judge_latches(connection, header) if judged.latch.ref == ref]
+    identities = {judged.latch.identity.hash for judged in mine} | ({row.identity.hash} if row else set())
     drops = read_drops(connection, quarantine.c.session_id == header.key)
     dropped = tuple(
         stored
@@ -60,5 +97,5 @@ def read_life(connection: Connection, header: Header, target: str) -> Life:
     )
     if row is None and not mine and not dropped:
         raise UnknownMessageError(target, f"a message id or ref of session {header.name!a}")
-    shown = next((applied.latch for applied in outcome.applied if applied.latch in mine), None)
-    return Life(row, tuple((latch, reasons.get(latch)) for latch in mine), shown, dropped)
+    shown = next((judged.latch for judged in mine if judged.reason is None), None)  # the clip stands before the view
+    return Life(row, tuple((judged.latch, judged.reason) for judged in mine), shown, dropped)

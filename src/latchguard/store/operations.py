@@ -333,7 +333,7 @@ def copy_session(connection: Connection, header: Header, new: str, upto: str | N
         if not rows:
             raise UnknownMessageError(upto, f"a message in the history of session {header.name!a}")
         last = rows[0].position
-    copy = create_locked(connection, new)
+    copy = create_locked(connection, new, keeps_texts=header.keeps_texts)
     kept = (messages.c.session_id == header.key) & (messages.c.present | messages.c.protected)
     if last is not None:
         kept &= messages.c.position <= last

@@ -52,6 +52,7 @@ class Header:
         next_number: of the next position or body.
         purged: how many drops an operator took out of quarantine for good.
         extra: JSON of the fields of a newer release, of the state and by message; None where there are none.
+        keeps_texts: whether the texts of the messages are stored; else the host owns the history.
     """
 
     key: int
@@ -62,6 +63,7 @@ class Header:
     next_number: int
     purged: int
     extra: str | None
+    keeps_texts: bool = True
 
 
 class MessageRow(NamedTuple):

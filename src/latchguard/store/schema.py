@@ -27,6 +27,7 @@ from latchguard.store.tables import PREFIX, VERSION_TABLE, metadata
 
 __all__ = [
     "HEAD",
+    "OPEN",
     "alembic_config",
     "alembic_options",
     "check_schema",
@@ -35,9 +36,10 @@ __all__ = [
     "upgrade_sql",
 ]
 
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
 HEAD: Final = REVISIONS[-1]
-USABLE: Final = frozenset({"0002", "0003"})  # with 0002, latches of old are kept and refused
+OPEN: Final = "0004"  # latches of old are kept and refused
+USABLE: Final = frozenset({OPEN, HEAD})
 LOCK_TIMEOUT_S: Final = 60
 LOCK_NAME: Final = "latchguard-upgrade"
 LOCK_NUMBER: Final = 0x6C61746368  # "latch", for pg_advisory_xact_lock
@@ -82,7 +84,7 @@ def check_schema(connection: Connection) -> None:
 def upgrade_database(engine: Engine, connection: Connection | None = None) -> str:
     """Bring the schema up to date; give the revision reached.
 
-    That is the newest, unless latches of old wait for the repair job: then 0002, which keeps and refuses them. Run
+    That is the newest, unless latches of old wait for the repair job: then `OPEN`, which keeps and refuses them. Run
     it again when the job is through.
 
     Args:
@@ -105,9 +107,9 @@ def _upgrade_locked(connection: Connection) -> str:
         found = read_revision(connection)
         if found is not None and found not in REVISIONS:
             raise StateVersionError(shown_url(connection.engine), HEAD, found)
-        _run_alembic(connection, "0002")
+        _run_alembic(connection, OPEN)
         if count_open_latches(connection):
-            return "0002"
+            return OPEN
         _run_alembic(connection, HEAD)
         return HEAD
 

@@ -20,6 +20,7 @@ from latchguard.core.state import ConversationState
 from latchguard.store import exports, operations, views
 from latchguard.store.connections import make_engine, reading, shown_url, writing
 from latchguard.store.headers import check_version, lock_header, lock_or_create
+from latchguard.store.keeping import check_keeps_texts, require_texts
 from latchguard.store.rows import Header, StoredDrop
 from latchguard.store.schema import check_schema, upgrade_database
 from latchguard.store.texts import check_key
@@ -33,6 +34,8 @@ class SessionStore:
 
     Args:
         database: a SQLAlchemy URL, or the host's engine.
+        keep_texts: False where the host has the messages in a table of its own: a session that is made then gets each
+            message's id, position, ref, role, kind and hash, and no text. Each session keeps what it was made with.
 
     Every method takes `connection=`, the host's own, in whose transaction it then runs: host rows and ours commit
     together or not at all. Every write takes `expect_version=`.
@@ -44,11 +47,14 @@ class SessionStore:
         StoreBusyError: somebody else holds a lock; trying again helps.
         StoreFailedError: the database failed; nothing is written.
         StaleStateError (writes): the session is not at `expect_version`; nothing is written.
+        KeepTextsMismatchError (writes that are given messages): the session was made with another `keep_texts`.
+        TextsNotKeptError (`messages`, `stream`, `resolve`, and `replay` without messages): the texts are the host's.
     """
 
-    def __init__(self, database: str | Engine) -> None:
+    def __init__(self, database: str | Engine, *, keep_texts: bool = True) -> None:
         """Take a URL or an engine; nothing is opened yet."""
         self.engine = make_engine(database) if isinstance(database, str) else database
+        self.keep_texts = keep_texts
         self._checked = False
 
     def __repr__(self) -> str:
@@ -91,7 +97,7 @@ class SessionStore:
         """
         check_key(session, "session")
         with self._read(connection) as reader:
-            turn = open_turn(reader, session, messages, protected, expect_version)
+            turn = open_turn(reader, session, messages, protected, expect_version, keep_texts=self.keep_texts)
         yield turn
         if turn.changed:
             with self._transaction(connection) as writer:
@@ -121,7 +127,7 @@ class SessionStore:
             UnknownMessageError: a protected id is neither known nor given.
         """
         given = operations.index_given(messages)
-        with self._write(session, expect_version, connection, create=True) as (writer, header):
+        with self._take_messages(session, expect_version, connection, create=True) as (writer, header):
             after = operations.append_messages(writer, header, given, protected)
         return [after.refs[message_id] for message_id in given]
 
@@ -179,7 +185,7 @@ class SessionStore:
         Raises:
             SessionNotFoundError, UnknownMessageError: it is not there.
         """
-        with self._write(session, expect_version, connection) as (writer, header):
+        with self._take_messages(session, expect_version, connection) as (writer, header):
             operations.edit_message(writer, header, message)
 
     def restamp(
@@ -209,8 +215,11 @@ class SessionStore:
             NumberingError: *numbering* is not one to one, or holds no ref or one beyond 2**63 - 1.
             SessionNotFoundError: there is none, and no *messages*.
         """
-        given = None if messages is None else operations.index_given(messages)
-        with self._write(session, expect_version, connection, create=given is not None) as (writer, header):
+        if messages is None:
+            with self._write(session, expect_version, connection) as (writer, header):
+                return operations.restamp_session(writer, header, None, numbering)
+        given = operations.index_given(messages)
+        with self._take_messages(session, expect_version, connection, create=True) as (writer, header):
             return operations.restamp_session(writer, header, given, numbering)
 
     def release(self, drop_id: int, *, expect_version: int | None = None, connection: Connection | None = None) -> None:
@@ -237,7 +246,7 @@ class SessionStore:
             SessionExistsError: *new* is there already.
         """
         check_key(new, "new")
-        with self._write(session, None, connection) as (writer, header):
+        with self._take_messages(session, None, connection) as (writer, header):
             operations.copy_session(writer, header, new, upto)
 
     def delete(self, session: str, *, expect_version: int | None = None, connection: Connection | None = None) -> None:
@@ -260,15 +269,18 @@ class SessionStore:
     def load(self, raw: bytes, *, session: str | None = None, connection: Connection | None = None) -> str:
         """Make the session that `export` wrote, under its own name or another; give the name.
 
+        A store that keeps no texts takes none out of *raw* either: so a history becomes the host's own.
+
         Raises:
             InvalidValueError: *raw* is no export, or does not fit together; the path says where.
             SessionExistsError: the session is there already.
+            KeepTextsMismatchError: this store keeps texts, and *raw* has none.
         """
         document = exports.parse_export(raw)
         name = document.session if session is None else session
         check_key(name, "session")
         with self._transaction(connection) as writer:
-            exports.insert_export(writer, name, document)
+            exports.insert_export(writer, name, document, keep_texts=self.keep_texts)
         return name
 
     def export(self, session: str, *, connection: Connection | None = None) -> bytes:
@@ -283,7 +295,7 @@ class SessionStore:
     def resolve(
         self, session: str, ref: str, *, epoch: int | None = None, connection: Connection | None = None
     ) -> Message:
-        """Give the message that a model named by its ref.
+        """Give the message that a model named by its ref; `resolve_id` gives its id alone.
 
         Args:
             session: the session.
@@ -295,8 +307,20 @@ class SessionStore:
             SessionNotFoundError: there is no such session.
             StaleRefError: a restamp has renumbered since, or no message holds the ref.
         """
-        with self._view(session, connection) as (reader, header):
+        with self._texts(session, "resolve", connection) as (reader, header):
             return views.resolve_ref(reader, header, ref, epoch)
+
+    def resolve_id(
+        self, session: str, ref: str, *, epoch: int | None = None, connection: Connection | None = None
+    ) -> str:
+        """Give the id of the message that a model named by its ref: the same as `resolve`, without the text.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+            StaleRefError: a restamp has renumbered since, or no message holds the ref.
+        """
+        with self._view(session, connection) as (reader, header):
+            return views.resolve_row(reader, header, ref, epoch).message_id
 
     def replay(
         self, session: str, messages: Sequence[Message] | None = None, *, connection: Connection | None = None
@@ -307,7 +331,8 @@ class SessionStore:
             SessionNotFoundError: there is no such session.
             DuplicateMessageError: two of *messages* share an id.
         """
-        with self._view(session, connection) as (reader, header):
+        view = self._texts(session, "replay", connection) if messages is None else self._view(session, connection)
+        with view as (reader, header):
             return views.read_replay(reader, header, messages)
 
     def stream(self, session: str, *, connection: Connection | None = None) -> Generator[Message]:
@@ -316,7 +341,7 @@ class SessionStore:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        with self._view(session, connection) as (reader, header):
+        with self._texts(session, "stream", connection) as (reader, header):
             yield from views.stream_replay(reader, header)
 
     def messages(self, session: str, *, connection: Connection | None = None) -> Sequence[Message]:
@@ -325,7 +350,7 @@ class SessionStore:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        with self._view(session, connection) as (reader, header):
+        with self._texts(session, "messages", connection) as (reader, header):
             return views.read_history(reader, header)
 
     def state(self, session: str, *, connection: Connection | None = None) -> ConversationState:
@@ -372,13 +397,32 @@ class SessionStore:
             yield reader, views.find_header(reader, session)
 
     @contextmanager
+    def _texts(
+        self, session: str, operation: str, connection: Connection | None
+    ) -> Iterator[tuple[Connection, Header]]:
+        with self._view(session, connection) as (reader, header):
+            require_texts(header, operation)
+            yield reader, header
+
+    @contextmanager
     def _write(
         self, session: str, expect_version: int | None, connection: Connection | None, *, create: bool = False
     ) -> Iterator[tuple[Connection, Header]]:
         check_key(session, "session")
         with self._transaction(connection) as writer:
-            header = (lock_or_create if create else lock_header)(writer, session)
+            if create:
+                header = lock_or_create(writer, session, keeps_texts=self.keep_texts)
+            else:
+                header = lock_header(writer, session)
             check_version(header, expect_version)
+            yield writer, header
+
+    @contextmanager
+    def _take_messages(
+        self, session: str, expect_version: int | None, connection: Connection | None, *, create: bool = False
+    ) -> Iterator[tuple[Connection, Header]]:
+        with self._write(session, expect_version, connection, create=create) as (writer, header):
+            check_keeps_texts(header, self.keep_texts)
             yield writer, header
 
     def _check(self, connection: Connection) -> None:

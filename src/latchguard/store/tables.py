@@ -3,7 +3,8 @@
 1. All names begin with `latchguard_`: the tables live in the host's database.
 2. `messages` is narrow: one row per message that a session has ever had, in the order of `position`, with ref and
    identity. A restamp rewrites rows here and touches no text.
-3. `bodies` is wide: the texts, keyed by a number that never changes.
+3. `bodies` is wide: the texts, keyed by a number that never changes. It has no row of a session whose texts are not
+   kept (`sessions.keeps_texts`): the host owns that history.
 4. A message that a restamp left out keeps its row, with `present` false and no ref. A protected message has no ref
    either: refs are unique in a session.
 5. There are no foreign keys: every write holds the lock of its session's row, SQLite would not check them, and
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Boolean, Column, Index, MetaData, PrimaryKeyConstraint, String, Table, UniqueConstraint
+from sqlalchemy import Boolean, Column, Index, MetaData, PrimaryKeyConstraint, String, Table, UniqueConstraint, true
 
 from latchguard.store.column_types import KeyText, digest_type, long_text, number_type
 
@@ -80,6 +81,7 @@ sessions = Table(
         "purged", number_type(), nullable=False, server_default="0"
     ),  # drops that an operator took out of quarantine for good
     Column("extra", long_text()),
+    Column("keeps_texts", Boolean, nullable=False, server_default=true()),
     UniqueConstraint("name"),
     sqlite_autoincrement=True,
 )

@@ -13,6 +13,7 @@ from latchguard.core.replaying import Replay, replay
 from latchguard.core.state import ConversationState
 from latchguard.store.changes import write_change
 from latchguard.store.headers import check_version, lock_header, lock_or_create, read_header
+from latchguard.store.keeping import check_keeps_texts
 from latchguard.store.operations import check_meant, cut_for_append, index_given, keep_identities, take_new
 from latchguard.store.parts import Part, make_part
 from latchguard.store.rows import Header
@@ -97,18 +98,22 @@ def open_turn(
     listed: Sequence[Message],
     protected: Collection[str],
     expect_version: int | None,
+    *,
+    keep_texts: bool,
 ) -> Turn:
     """Read what the turn needs and take in what is new, in memory.
 
     Raises:
         StaleStateError: the session is not at *expect_version*.
+        KeepTextsMismatchError: the session was not made with *keep_texts*.
         MessageConflictError: a known id has another identity.
     """
     given = index_given(listed)
     header = read_header(connection, session)
     if header is None:
-        header = Header(_NEW, session, 0, 0, 1, 1, 0, None)
+        header = Header(_NEW, session, 0, 0, 1, 1, 0, None, keep_texts)
     check_version(header, expect_version)
+    check_keeps_texts(header, keep_texts)
     if header.key == _NEW:
         part = make_part(header, ())
     else:
@@ -121,11 +126,16 @@ def close_turn(connection: Connection, turn: Turn) -> None:
 
     Raises:
         StaleStateError: somebody else wrote the session since the turn began; nothing is written.
+        KeepTextsMismatchError: somebody else made the session meanwhile, of the other sort.
     """
     part, after = turn._part, turn._state  # noqa: SLF001  # the two halves of one thing
-    known = part.header.key != _NEW
-    header = (lock_header if known else lock_or_create)(connection, part.header.name)
-    check_version(header, part.header.version)
+    seen = part.header
+    if seen.key == _NEW:
+        header = lock_or_create(connection, seen.name, keeps_texts=seen.keeps_texts)
+    else:
+        header = lock_header(connection, seen.name)
+    check_version(header, seen.version)
+    check_keeps_texts(header, seen.keeps_texts)
     if after is not part.state:
         after = evolve(after, version=header.version + 1)
     write_change(connection, evolve(part, header=header), after, turn._given)  # noqa: SLF001

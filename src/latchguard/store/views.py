@@ -26,11 +26,12 @@ from latchguard.store.parts import (
     read_messages,
     read_superseded,
 )
-from latchguard.store.rows import Header, StoredDrop, to_message
+from latchguard.store.rows import Header, MessageRow, StoredDrop, to_message
 from latchguard.store.tables import bodies, messages, quarantine, sessions
 
 __all__ = [
     "StoredMessages",
+    "cut_for_replay",
     "find_header",
     "list_drops",
     "list_sessions",
@@ -39,6 +40,7 @@ __all__ = [
     "read_state",
     "replay_holders",
     "resolve_ref",
+    "resolve_row",
     "stream_replay",
 ]
 
@@ -125,13 +127,14 @@ def read_history(connection: Connection, header: Header) -> StoredMessages:
 def read_replay(connection: Connection, header: Header, given: Sequence[Message] | None) -> Replay:
     """Apply the latches to *given*, or to the stored history, whose latched messages alone are read and verified."""
     if given is not None:
-        return replay(given, _cut_for_replay(connection, header).state)
+        return replay(given, cut_for_replay(connection, header).state)
     outcome, shown = replay_holders(connection, header)
     history = StoredMessages(connection.execute(_select_history(header.key)).all(), shown)
     return Replay(history, outcome.applied, outcome.refused)
 
 
-def _cut_for_replay(connection: Connection, header: Header) -> Part:
+def cut_for_replay(connection: Connection, header: Header) -> Part:
+    """Read the latches in force and the messages that hold their refs."""
     found = read_latches(connection, header.key)
     drops = read_superseded(connection, header.key, found)
     return make_part(header, read_holders(connection, header.key), found, drops, identities={})
@@ -139,7 +142,7 @@ def _cut_for_replay(connection: Connection, header: Header) -> Part:
 
 def replay_holders(connection: Connection, header: Header) -> tuple[Replay, dict[Any, Message]]:
     """Replay on the messages that carry a latch; give what each that changes shows, by its id as stored."""
-    part = _cut_for_replay(connection, header)
+    part = cut_for_replay(connection, header)
     own = list(read_messages(connection, header.key, list(part.rows.values())).values())
     outcome = replay(own, part.state)
     to_key = key_encoder(connection)
@@ -166,16 +169,21 @@ def read_state(connection: Connection, header: Header) -> ConversationState:
 
 
 def resolve_ref(connection: Connection, header: Header, ref: str, epoch: int | None) -> Message:
-    """Give the message that holds *ref*.
+    """Give the message that holds *ref*; raises as `resolve_row`."""
+    row = resolve_row(connection, header, ref, epoch)
+    return read_messages(connection, header.key, [row])[row.message_id]
+
+
+def resolve_row(connection: Connection, header: Header, ref: str, epoch: int | None) -> MessageRow:
+    """Give the row of the message that holds *ref*.
 
     Raises:
         StaleRefError: the ref is of another epoch, or no message holds it.
     """
     number = ref_number(ref) if isinstance(ref, str) else None
     if number is not None and number <= MAX_NUMBER and epoch in (None, header.epoch):
-        rows = read_holder(connection, header.key, ref)
-        for message in read_messages(connection, header.key, rows).values():
-            return message
+        for row in read_holder(connection, header.key, ref):
+            return row
     raise StaleRefError(header.name, ref, epoch, header.epoch)
 
 
