@@ -4,21 +4,25 @@
    connection it sees what that one sees.
 2. A write on an own connection is one transaction. On a caller's connection it is a part of the caller's, who commits.
 3. SQLite takes its one write lock at the start, so that a write never fails at its end because somebody else wrote.
-4. What a driver raises comes out as `StoreFailedError`, or `StoreBusyError` where trying again helps.
+4. A forked child makes connections of its own: what it inherits is its parent's.
+5. What a driver raises comes out as `StoreFailedError`, or `StoreBusyError` where trying again helps.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import SingletonThreadPool
 
 from latchguard.core.errors import InvalidValueError, StoreBusyError, StoreFailedError, StoreNotFoundError, cut
 
@@ -91,10 +95,23 @@ def connect_arguments(url: str | URL) -> dict[str, Any]:
 
 
 def prepare_engine(engine: Engine) -> Engine:
-    """Let every connection of an own engine distrust what a SQLite file's schema would run."""
+    """Let an own engine distrust a SQLite file's schema, and forget its connections in a forked child."""
+    if not isinstance(engine.pool, SingletonThreadPool):  # a database in memory is copied with the process
+        _OWN.add(engine)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _distrust_schema)
     return engine
+
+
+def _forget_connections() -> None:
+    """Leave the connections of the parent as they are: closing one would end the parent's."""
+    for engine in _OWN:
+        engine.dispose(close=False)
+
+
+_OWN: Final[WeakSet[Engine]] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_connections)
 
 
 def _distrust_schema(dbapi_connection: Any, _: object) -> None:
