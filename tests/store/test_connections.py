@@ -107,6 +107,40 @@ def test_a_stale_snapshot_of_the_host_is_refused(store: SessionStore) -> None:
     assert store.messages("s") == [ONE, TWO]
 
 
+def test_a_reader_of_sqlite_in_wal(sqlite_store: SessionStore) -> None:
+    """It sees one snapshot while somebody else writes; on what it saw it writes nothing."""
+    with sqlite_store.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+    many = [user(str(number), "x") for number in range(1500)]
+    sqlite_store.append("s", many)
+    stream = sqlite_store.stream("s")
+    first = next(stream)
+    sqlite_store.restamp("s", many[:10])
+    assert [first, *stream] == many
+    with sqlite_store.engine.connect() as connection:
+        before = sqlite_store.state("s", connection=connection)
+        sqlite_store.append("s", [user("new", "x")])
+        assert sqlite_store.state("s", connection=connection) == before
+        with pytest.raises(StoreBusyError):
+            sqlite_store.append("s", [user("lost", "x")], connection=connection)
+    assert list(sqlite_store.state("s").refs) == [*before.refs, "new"]
+
+
+def test_read_committed_goes_on_with_what_is_there(store: SessionStore) -> None:
+    """A host's transaction at this level sees what others commit, and its writes build on that."""
+    if store.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has no such level")
+    store.append("s", [ONE])
+    with store.engine.connect() as connection:
+        connection.execution_options(isolation_level="READ COMMITTED")
+        assert store.state("s", connection=connection).version == 1
+        store.append("s", [TWO])
+        assert store.state("s", connection=connection).version == 2
+        assert store.append("s", [THREE], connection=connection) == ["m00003"]
+        connection.commit()
+    assert store.messages("s") == [ONE, TWO, THREE]
+
+
 def test_writers_wait_for_each_other(store: SessionStore) -> None:
     """Eight threads append to one session: no ref is given twice, no message is lost, no version is skipped."""
     store.append("s", [])
