@@ -31,6 +31,9 @@ class HostStore:
     def __init__(self, store: SessionStore) -> None:
         """Take a store with `keep_texts=False`, its tables ready."""
         self.store, self.engine = store, store.engine
+
+    def make_table(self) -> None:
+        """Make the host's table, empty."""
         _METADATA.drop_all(self.engine)
         _METADATA.create_all(self.engine)
 

@@ -3,6 +3,8 @@
 `store` of this file is made with `keep_texts=False`, on SQLite, PostgreSQL and MariaDB.
 """
 
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +34,7 @@ from latchguard.store.views import find_header
 from latchguard.testing import check_store
 from tests.store.conftest import clear
 from tests.store.host import HostStore
+from tests.store.killing import FINISHED, dump, dying_store, open_store, run_and_kill
 
 MARKER = "the secret of the host"
 
@@ -70,6 +73,13 @@ def fill(store: SessionStore, session: str = "s") -> None:
     store.restamp(session, [RESULT, A, CALL])
 
 
+def host_of(store: SessionStore) -> HostStore:
+    """Give a host with its table beside *store*."""
+    host = HostStore(store)
+    host.make_table()
+    return host
+
+
 def texts_shown(store: SessionStore, given: list[Message]) -> list[str]:
     return [message.text for message in store.replay("s", given).messages]
 
@@ -103,13 +113,55 @@ def test_no_text_is_in_the_file(tmp_path: Path, *, keep_texts: bool) -> None:
 
 def test_the_laws_hold_for_a_host(store: SessionStore) -> None:
     """Bodies in the host's table, all else here, one transaction for both: every law of the harness holds."""
-    check_store(lambda: HostStore(store), runs=6, steps=15, seed=1)
+    check_store(lambda: host_of(store), runs=6, steps=15, seed=1)
 
 
 @pytest.mark.long
 def test_the_laws_hold_for_a_host_for_long(store: SessionStore) -> None:
     """The same, many runs."""
-    check_store(lambda: HostStore(store), runs=100, steps=30, seed=2)
+    check_store(lambda: host_of(store), runs=100, steps=30, seed=2)
+
+
+HOST_WRITES: dict[str, Callable[[HostStore], object]] = {
+    "append": lambda host: host.append("s", [user("new", "new")]),
+    "edit": lambda host: host.edit("s", evolve(B, text="edited")),
+    "restamp": lambda host: host.restamp("s", [RESULT, user("new", "new"), A]),
+    "fork": lambda host: host.fork("s", "fork", "b"),
+}
+
+
+@pytest.mark.parametrize("name", HOST_WRITES)
+def test_a_kill_leaves_the_hosts_rows_and_ours_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Killed before and after every statement of either and before the commit: both are as before, or both as after."""
+    monkeypatch.setattr("latchguard.store.changes.time.time", lambda: 1_700_000_000)
+    start, done, path = tmp_path / "start.db", tmp_path / "done.db", tmp_path / "killed" / "own.db"
+    host = open_host(start, open_store)
+    host.store.upgrade()
+    host.make_table()
+    host.append("s", HISTORY)
+    host.latch("s", RESULT, "clip")
+    host.engine.dispose()
+    shutil.copy(start, done)
+    HOST_WRITES[name](open_host(done, open_store))
+    before, after, step, status = dump(start), dump(done), 0, -signal.SIGKILL
+    assert before != after
+    while status == -signal.SIGKILL:
+        step += 1
+        shutil.rmtree(path.parent, ignore_errors=True)
+        path.parent.mkdir()
+        shutil.copy(start, path)
+        status = run_and_kill(lambda: HOST_WRITES[name](open_host(path, partial(dying_store, step=step))))  # noqa: B023  # it runs at once
+        assert dump(path) in (before, after)
+    assert (status, dump(path)) == (FINISHED, after)
+    assert step > 5
+
+
+def open_host(path: Path, open_file: Callable[[Path], SessionStore]) -> HostStore:
+    store = open_file(path)
+    store.keep_texts = False
+    return HostStore(store)
 
 
 def test_a_retry_is_told_by_identity(store: SessionStore) -> None:
