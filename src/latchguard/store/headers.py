@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql
 
 from latchguard.core.errors import SessionExistsError, SessionNotFoundError, StaleStateError
@@ -18,11 +18,16 @@ _COLUMNS: Final = tuple(
     sessions.c[name]
     for name in ("id", "name", "version", "epoch", "ref_cursor", "next_number", "purged", "extra", "keeps_texts")
 )
+_IS_IT: Final = sessions.c.name == bindparam("session")
+# Built once: building a statement costs more than running it.
+_READ: Final = select(*_COLUMNS).where(_IS_IT)
+_LOCK: Final = _READ.with_for_update()
+_TOUCH: Final = update(sessions).where(_IS_IT).values(version=sessions.c.version)
 
 
 def read_header(connection: Connection, session: str) -> Header | None:
     """Read the row of *session*, or None."""
-    row = connection.execute(select(*_COLUMNS).where(sessions.c.name == session)).one_or_none()
+    row = connection.execute(_READ, {"session": session}).one_or_none()
     return None if row is None else Header(*row)
 
 
@@ -34,22 +39,18 @@ def lock_header(connection: Connection, session: str) -> Header:
         StaleStateError: the caller's transaction has a snapshot from before somebody else's write (MySQL, where a
             plain read in such a transaction would show what is no longer true).
     """
-    return _lock(connection, session, sessions.c.name == session)
-
-
-def _lock(connection: Connection, session: str, where: ColumnElement[bool]) -> Header:
-    statement = select(*_COLUMNS).where(where)
+    name = {"session": session}
     if connection.dialect.name == "sqlite":
         # A statement that writes takes the lock that a SELECT cannot take, inside a caller's transaction too.
-        connection.execute(update(sessions).where(where).values(version=sessions.c.version))
-        row = connection.execute(statement).one_or_none()
+        connection.execute(_TOUCH, name)
+        row = connection.execute(_READ, name).one_or_none()
     else:
-        row = connection.execute(statement.with_for_update()).one_or_none()
+        row = connection.execute(_LOCK, name).one_or_none()
     if row is None:
         raise SessionNotFoundError(session)
     header = Header(*row)
     if is_mysql(connection.dialect):
-        seen = connection.execute(statement).one_or_none()
+        seen = connection.execute(_READ, name).one_or_none()
         if seen is None or Header(*seen) != header:
             raise StaleStateError(session, -1 if seen is None else seen.version, header.version)
     return header

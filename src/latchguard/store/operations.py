@@ -105,7 +105,7 @@ def cut_for_append(
         concerned = {row.ref for row in found if row.message_id in protected} | {row.ref for row in differing}
         on_them = read_latches(connection, header.key, {ref for ref in concerned if ref is not None})
     new = [Identity.of(message).hash for key, message in given.items() if not (key in rows and rows[key].in_refs)]
-    drops = read_gone(connection, header.key, {bytes.fromhex(found) for found in new})
+    drops = read_gone(connection, header.key, new)
     drops += read_superseded(connection, header.key, on_them)
     part = make_part(header, rows.values(), on_them, drops)
     for row in differing:

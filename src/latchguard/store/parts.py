@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select, type_coerce
+from sqlalchemy import Column, ColumnElement, Connection, Select, Text, bindparam, func, literal, select, type_coerce
 from sqlalchemy.types import NullType
 
 from latchguard.core.identity import Identity
@@ -18,7 +18,7 @@ from latchguard.core.jsontext import dump_json
 from latchguard.core.latches import Latch, latch_order
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
-from latchguard.core.refs import RefMap, ref_number
+from latchguard.core.refs import BLOCKED, RefMap, ref_number
 from latchguard.core.state import ConversationState
 from latchguard.store.column_types import is_mysql
 from latchguard.store.connections import chunks
@@ -57,7 +57,13 @@ __all__ = [
 _ROW: Final[tuple[Any, ...]] = tuple(
     type_coerce(messages.c[name], NullType()).label(name) for name in MessageRow._fields
 )
+_BODY: Final = (bodies.c.body, bodies.c.tool_name, bodies.c.tool_call_id, bodies.c.text)
 FETCHED: Final = 500  # rows at a time: what SQLAlchemy makes of them is gone before the garbage collector walks it
+_ANY_GONE: Final = (
+    select(quarantine.c.id)
+    .where(quarantine.c.session_id == bindparam("session"), quarantine.c.reason == str(Reason.GONE))
+    .limit(1)
+)
 _LATCH: Final = (latches.c.id, *(latches.c[name] for name in LATCH_COLUMNS))
 
 
@@ -101,23 +107,31 @@ def make_part(
     drops = sorted(drops, key=lambda stored: stored.id)
     if identities is None:
         identities = {key: row.identity for key, row in by_id.items() if row.in_refs}
+    # As `in_refs` and `ref_text`, without a call per row of a whole history.
+    refs = {
+        key: BLOCKED if row.protected or row.ref is None else f"m{row.ref:05d}"
+        for key, row in by_id.items()
+        if row.present or row.protected
+    }
     extra = load_extra(header.extra)
     state = ConversationState(
-        refs=RefMap.of({key: row.ref_text for key, row in by_id.items() if row.in_refs}, header.cursor),
+        refs=RefMap.of(refs, header.cursor),
         identities=identities,
         latches=tuple(stored.latch for stored in in_force),
         quarantine=tuple(stored.drop for stored in drops),
         version=header.version,
         epoch=header.epoch,
-        entry_extra={key: one for key, one in extra.get("messages", {}).items() if key in by_id and by_id[key].in_refs},
+        entry_extra={key: one for key, one in extra.get("messages", {}).items() if key in refs},
         extra=extra.get("state", {}),
     )
     return Part(header, by_id, in_force, tuple(drops), state)
 
 
-def _rows(connection: Connection, statement: Select[Any]) -> list[MessageRow]:
+def _rows(
+    connection: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
+) -> list[MessageRow]:
     """Run *statement*; its message ids are decoded here, few of them being other than they are stored."""
-    parts = connection.execute(statement).partitions(FETCHED)
+    parts = connection.execute(statement, parameters).partitions(FETCHED)
     found = [MessageRow._make(row) for some in parts for row in some]
     if is_mysql(connection.dialect):
         return [row._replace(message_id=decode_key(row.message_id)) for row in found]
@@ -134,27 +148,34 @@ def decode_key(stored: str | bytes) -> str:
 
 def read_rows(connection: Connection, session_key: int, message_ids: Collection[str]) -> list[MessageRow]:
     """Read the rows of *message_ids* that exist."""
-    mine = messages.c.session_id == session_key
     if connection.dialect.name == "sqlite":
-        return _rows(connection, _each_of(list(map(to_stored, message_ids)), messages, "message_id", mine, _ROW))
+        return _rows(connection, _EACH_ROW, _each(session_key, list(map(to_stored, message_ids))))
+    mine = messages.c.session_id == session_key
     found: list[MessageRow] = []
     for some in chunks(message_ids):
         found += _rows(connection, select(*_ROW).where(mine, messages.c.message_id.in_(some)))
     return found
 
 
-def _each_of(
-    values: Sequence[Any], table: Table, column: str, mine: ColumnElement[bool], wanted: Sequence[Any]
-) -> Select[Any]:
-    """Select the row of each of *values* that has one.
+def _select_each(column: Column[Any], wanted: Sequence[Any]) -> Select[Any]:
+    """Select the row of each of many values of *column* that has one, on SQLite; `_each` gives the parameters.
 
     SQLite keeps no statistics by itself: of `session_id = ? AND x IN (...)` it thinks that reading the whole session
     is cheaper. An outer join leaves it no choice.
     """
-    each = func.json_each(dump_json(values).decode()).table_valued("value")
-    joined = each.outerjoin(table, mine & (table.c[column] == each.c.value))
+    session_id = column.table.c.session_id
+    each = func.json_each(bindparam("values", type_=Text)).table_valued("value")
+    joined = each.outerjoin(column.table, (session_id == bindparam("session")) & (column == each.c.value))
     # A test that SQLite does not see through: it would make an inner join of it again.
-    return select(*wanted).select_from(joined).where(func.coalesce(table.c.session_id, -1) != -1)
+    return select(*wanted).select_from(joined).where(func.coalesce(session_id, -1) != -1)
+
+
+def _each(session_key: int, values: Sequence[Any]) -> dict[str, Any]:
+    return {"session": session_key, "values": dump_json(values).decode()}
+
+
+_EACH_ROW: Final = _select_each(messages.c.message_id, _ROW)
+_EACH_BODY: Final = _select_each(bodies.c.body, _BODY)
 
 
 def read_all_rows(connection: Connection, session_key: int) -> list[MessageRow]:
@@ -190,10 +211,13 @@ def read_latches(connection: Connection, session_key: int, refs: Collection[int]
     ]
 
 
-def read_gone(connection: Connection, session_key: int, hashes: Collection[bytes]) -> list[StoredDrop]:
+def read_gone(connection: Connection, session_key: int, hashes: Collection[str]) -> list[StoredDrop]:
     """Read the `gone` drops with one of *hashes*: what comes back with a message."""
+    if not hashes or connection.execute(_ANY_GONE, {"session": session_key}).first() is None:
+        return []  # nearly always; a thousand digests in a statement cost as much as the hashing of their messages
     mine = (quarantine.c.session_id == session_key) & (quarantine.c.reason == str(Reason.GONE))
-    return [drop for some in chunks(hashes) for drop in read_drops(connection, mine & quarantine.c.hash.in_(some))]
+    digests = {bytes.fromhex(found) for found in hashes}
+    return [drop for some in chunks(digests) for drop in read_drops(connection, mine & quarantine.c.hash.in_(some))]
 
 
 def read_superseded(connection: Connection, session_key: int, found: Iterable[StoredLatch]) -> list[StoredDrop]:
@@ -202,6 +226,8 @@ def read_superseded(connection: Connection, session_key: int, found: Iterable[St
     What they show are forms of their messages still; what they say does not matter.
     """
     hashes = {bytes.fromhex(stored.latch.identity.hash) for stored in found} - {b""}
+    if not hashes:
+        return []
     columns = [literal("").label(c.name) if c.name in {"text", "view"} else c for c in quarantine.c]
     mine = (quarantine.c.session_id == session_key) & (quarantine.c.reason == str(Reason.SUPERSEDED))
     return [
@@ -219,12 +245,12 @@ def read_drops(connection: Connection, where: ColumnElement[bool]) -> list[Store
 
 def read_messages(connection: Connection, session_key: int, rows: Collection[MessageRow]) -> dict[str, Message]:
     """Read the texts of *rows*: message id -> message, in the order of *rows*."""
-    mine = bodies.c.session_id == session_key
-    wanted = (bodies.c.body, bodies.c.tool_name, bodies.c.tool_call_id, bodies.c.text)
     numbers = [row.body for row in rows]
     if connection.dialect.name == "sqlite":
-        statements = [_each_of(numbers, bodies, "body", mine, wanted)]
+        found = list(connection.execute(_EACH_BODY, _each(session_key, numbers)))
     else:
-        statements = [select(*wanted).where(mine, bodies.c.body.in_(some)) for some in chunks(numbers)]
-    stored = {row[0]: row[1:] for statement in statements for row in connection.execute(statement).all()}
+        mine = bodies.c.session_id == session_key
+        statements = (select(*_BODY).where(mine, bodies.c.body.in_(some)) for some in chunks(numbers))
+        found = [row for statement in statements for row in connection.execute(statement)]
+    stored = {row[0]: row[1:] for row in found}
     return {row.message_id: to_message(row.message_id, row.role, row.kind, stored[row.body]) for row in rows}
