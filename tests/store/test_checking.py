@@ -106,6 +106,20 @@ def test_damage_is_found(store: SessionStore, name: str) -> None:
         assert path.startswith(start)
 
 
+def test_a_text_that_is_no_unicode_is_found(sqlite_store: SessionStore) -> None:
+    """A text with a broken byte is a finding, where it stands as it is and where it stands after the mark."""
+    fill(sqlite_store)
+    with sqlite_store.engine.begin() as connection:
+        for broken, whole in (("1fff", "\x1f%"), ("ff", "five")):
+            statement = f"UPDATE latchguard_bodies SET text = CAST(x'{broken}' AS TEXT) WHERE text LIKE '{whole}'"  # noqa: S608
+            connection.exec_driver_sql(statement)
+    assert findings(sqlite_store) == [
+        ("text-changed", f"session {session!r}, message {message!r}")
+        for session in ("s", "other")
+        for message in ("b", "e")
+    ]
+
+
 def test_every_finding_is_on_the_page() -> None:
     """docs/store.md lists each slug."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "store.md").read_text()

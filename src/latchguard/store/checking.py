@@ -10,23 +10,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import Connection, Select, and_, exists, func, literal, not_, null, or_, select
+from sqlalchemy import Connection, Select, and_, case, exists, false, func, literal, not_, null, or_, select, true
 
 from latchguard.core.errors import cut
 from latchguard.core.findings import Finding, Repair
+from latchguard.core.latches import LATCHABLE
 from latchguard.core.message import Kind, Role
 from latchguard.core.reasons import Reason
 from latchguard.store.lives import judge_latches
 from latchguard.store.rows import Header
 from latchguard.store.schema import check_schema
-from latchguard.store.scrubbing import changed_texts
+from latchguard.store.scrubbing import changed_texts, may_differ
 from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
 
-__all__ = ["CHECKS", "Check", "check_database", "count_texts_not_kept"]
+__all__ = ["CHECKS", "Check", "check_database", "check_latches", "count_texts_not_kept"]
 
 
 @frozen
@@ -53,11 +54,13 @@ def _without_session(table: Any, what: str, name: str) -> Check:
     return Check("dangling-row", f"the {what} belongs to no session", _rows(table, what, name, lost))
 
 
-_HAS_BODY = exists().where(bodies.c.session_id == messages.c.session_id, bodies.c.body == messages.c.body)
+_IS_BODY = and_(bodies.c.session_id == messages.c.session_id, bodies.c.body == messages.c.body)
+_IS_HOLDER = and_(messages.c.session_id == latches.c.session_id, messages.c.ref == latches.c.ref)
+_HAS_BODY = exists(bodies).where(_IS_BODY)
 _KEEPS_TEXTS = exists().where(sessions.c.id == messages.c.session_id, sessions.c.keeps_texts)
 _IS_HOSTS = exists().where(sessions.c.id == bodies.c.session_id, not_(sessions.c.keeps_texts))
-_HAS_MESSAGE = exists().where(messages.c.session_id == bodies.c.session_id, messages.c.body == bodies.c.body)
-_IS_HELD = exists().where(messages.c.session_id == latches.c.session_id, messages.c.ref == latches.c.ref)
+_HAS_MESSAGE = exists(messages).where(_IS_BODY)
+_IS_HELD = exists(messages).where(_IS_HOLDER)
 _IS_BEHIND = exists().where(
     sessions.c.id == messages.c.session_id,
     or_(
@@ -138,15 +141,34 @@ def check_database(connection: Connection) -> Iterator[Finding]:
             yield _finding(connection, key, check.slug, check.note, f"{what} {name!a}")
     for key, message_id in changed_texts(connection):
         yield _finding(connection, key, TEXT_CHANGED, _NOTES[TEXT_CHANGED], f"message {message_id!a}")
-    statement = select(sessions.c.id, sessions.c.name, sessions.c.keeps_texts).where(
-        exists().where(latches.c.session_id == sessions.c.id)
+    yield from check_latches(connection, unreadable)
+
+
+def check_latches(connection: Connection, unreadable: Container[int] = ()) -> Iterator[Finding]:
+    """Give the latches that a replay refuses, but for those of *unreadable* sessions.
+
+    The database picks the sessions in which a latch does not plainly fit, few or none; the core judges their latches.
+    """
+    plain = and_(
+        latches.c.hash == messages.c.hash,
+        latches.c.role == messages.c.role,
+        latches.c.kind == messages.c.kind,
+        latches.c.kind.in_([str(kind) for kind, latchable in LATCHABLE.items() if latchable]),
     )
-    for key, name, keeps_texts in connection.execute(statement.order_by(sessions.c.id)).all():
+    doubtful = case(
+        (and_(plain, not_(sessions.c.keeps_texts)), false()),
+        (and_(plain, bodies.c.body.is_not(null())), may_differ(connection)),
+        else_=true(),
+    )
+    found = sessions.join(latches, sessions.c.id == latches.c.session_id)
+    found = found.outerjoin(messages, _IS_HOLDER).outerjoin(bodies, _IS_BODY)
+    statement = select(sessions.c.id, sessions.c.name, sessions.c.keeps_texts).select_from(found).where(doubtful)
+    for key, name, keeps_texts in connection.execute(statement.distinct().order_by(sessions.c.id)).all():
         if key not in unreadable:
-            yield from _check_latches(connection, Header(key, name, 0, 0, 1, 1, 0, None, keeps_texts))
+            yield from _refused(connection, Header(key, name, 0, 0, 1, 1, 0, None, keeps_texts))
 
 
-def _check_latches(connection: Connection, header: Header) -> Iterator[Finding]:
+def _refused(connection: Connection, header: Header) -> Iterator[Finding]:
     for judged in judge_latches(connection, header):
         if judged.reason is not None:
             missing = judged.reason is Reason.NO_IDENTITY
