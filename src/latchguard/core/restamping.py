@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve, frozen
 
@@ -88,17 +88,35 @@ def restamp_identities(
     check_type(state, ConversationState, "state", "a ConversationState")
     refs = number_refs(state.refs, present, numbering)
     identities = {key: found for key, found in present.items() if found is not None}
-    absent = state.identities.keys() - present.keys()
-    identities |= {key: state.identities[key] for key in refs if key in absent}
+    if absent := state.identities.keys() - present.keys():
+        identities |= {key: state.identities[key] for key in refs if key in absent}
     hosted = [(state.refs.holder(latch.ref), latch) for latch in state.latches]
     gone = [drop for drop in state.quarantine if drop.reason is Reason.GONE]
     twins = _twins(state, present, refs, hosted, gone)
     result = _apply(state, refs, identities, bind_latches(hosted, gone, twins, tuple(state.superseded())))
-    after = dict(refs.items())
-    moved = {
-        old: None if (new := after.get(key)) == BLOCKED else new for key, old in state.refs.items() if old != BLOCKED
-    }
-    return evolve(result, moved=moved)
+    return evolve(result, moved=_Moved(state.refs, refs))
+
+
+class _Moved(Mapping[str, str | None]):
+    """Old ref -> new ref, each looked up when it is asked for: a history is long, and few ask for all of it."""
+
+    def __init__(self, before: RefMap, after: RefMap) -> None:
+        self._before, self._after = before, after
+
+    def __getitem__(self, ref: str) -> str | None:
+        if (key := self._before.holder(ref)) is None:
+            raise KeyError(ref)
+        new = self._after.get(key)
+        return None if new == BLOCKED else new
+
+    def __iter__(self) -> Iterator[str]:
+        return (ref for _, ref in self._before.items() if ref != BLOCKED)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str, str] | None) -> RefMap:
@@ -107,42 +125,43 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
     Raises:
         NumberingError: two ids of *numbering* share a ref, or a value is no ref.
     """
-    numbers = _numbers(numbering) if numbering is not None else {}
-    blocked = {key for key, ref in refs.items() if ref == BLOCKED} | {
-        key for key, number in numbers.items() if number is None
-    }
-    cursor = max((number for number in numbers.values() if number), default=0) + 1
+    cursor = 1
     known = dict(refs.items())  # a look-up in a dict is a tenth of one in a `RefMap`
+    blocked = [key for key, ref in known.items() if ref == BLOCKED]
+    wanted: dict[str, str] = {}
+    if numbering is not None:
+        cursor = _highest_number(numbering) + 1
+        wanted = dict(numbering)
+    wanted |= dict.fromkeys(blocked, BLOCKED)
     by_id: dict[str, str] = {}
     for key in message_ids:
         if key not in known:
             check_id(key)
-        if key in blocked:
-            by_id[key] = BLOCKED
-        elif number := numbers.get(key):
-            by_id[key] = format_ref(number)
-        else:
-            by_id[key] = format_ref(cursor)
+        if (ref := wanted.get(key)) is None:
+            ref = format_ref(cursor)
             cursor += 1
-    by_id |= {key: BLOCKED for key, ref in refs.items() if ref == BLOCKED and key not in by_id}
+        by_id[key] = ref
+    by_id |= {key: BLOCKED for key in blocked if key not in by_id}
     if by_id == known and list(by_id) == list(known):
         return refs
     return RefMap.of(by_id, cursor)
 
 
-def _numbers(numbering: Mapping[str, str]) -> dict[str, int | None]:
+def _highest_number(numbering: Mapping[str, str]) -> int:
+    """Check that *numbering* is one to one; give the number of its highest ref, 0 where it has none."""
     check_type(numbering, Mapping, "numbering", "a mapping from message id to ref")
-    numbers: dict[str, int | None] = {}
+    highest = 0
     owners: dict[str, str] = {}
     for message_id, ref in numbering.items():
         check_type(message_id, str, "numbering", "message ids as keys")
-        number = ref_number(ref) if isinstance(ref, str) else None
-        if number is None and ref != BLOCKED:
+        if (number := ref_number(ref) if isinstance(ref, str) else None) is not None:
+            if ref in owners:
+                raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owners[ref]!a}")
+            owners[ref] = message_id
+            highest = max(highest, number)
+        elif ref != BLOCKED:
             raise NumberingError(message_id, ref, "a ref (m00001, ...) or BLOCKED")
-        if number is not None and (owner := owners.setdefault(ref, message_id)) != message_id:
-            raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owner!a}")
-        numbers[message_id] = number
-    return numbers
+    return highest
 
 
 def _twins(
@@ -158,8 +177,8 @@ def _twins(
         return Twins({}, {}, state.refs, ())
     hashes = {latch.identity.hash for latch in latches} | {latch.shown for latch in latches}
     hosts = {host for host, _ in hosted}
-    known = ((key, state.identities.get(key)) for key in state.refs)
-    old = {key: found for key, found in known if found and found.hash in hashes}
+    known = {key: found for key, found in state.identities.items() if found.hash in hashes}
+    old = {key: known[key] for key in state.refs if key in known}
     new = {key: found for key, found in present.items() if found and (found.hash in hashes or key in hosts)}
     return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED))
 
