@@ -153,14 +153,15 @@ def _highest_number(numbering: Mapping[str, str]) -> int:
     highest = 0
     owners: dict[str, str] = {}
     for message_id, ref in numbering.items():
-        check_type(message_id, str, "numbering", "message ids as keys")
-        if (number := ref_number(ref) if isinstance(ref, str) else None) is not None:
-            if ref in owners:
-                raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owners[ref]!a}")
-            owners[ref] = message_id
-            highest = max(highest, number)
-        elif ref != BLOCKED:
+        if type(message_id) is not str:  # a call per message of a history costs as much as all else here
+            check_type(message_id, str, "numbering", "message ids as keys")
+        number = ref_number(ref) if isinstance(ref, str) else None
+        if number is None and ref != BLOCKED:
             raise NumberingError(message_id, ref, "a ref (m00001, ...) or BLOCKED")
+        if number is not None and (owner := owners.setdefault(ref, message_id)) != message_id:
+            raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owner!a}")
+        if number is not None and number > highest:
+            highest = number
     return highest
 
 

@@ -21,7 +21,7 @@ from latchguard.core.identity import Identity
 from latchguard.core.message import Message
 from latchguard.core.refs import BLOCKED
 from latchguard.core.state import ConversationState
-from latchguard.store.connections import chunks, delete_rows, insert_rows, update_rows
+from latchguard.store.connections import chunks, delete_rows, insert_rows, is_ordered, update_rows
 from latchguard.store.parts import Part
 from latchguard.store.rows import LATCH_COLUMNS, Header, MessageRow, body_values, drop_values, latch_values
 from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
@@ -40,10 +40,18 @@ _SET_HEADER: Final = (
     .where(sessions.c.id == bindparam("key"))
     .values({name: bindparam(name) for name in ("version", "epoch", "ref_cursor", "next_number")})
 )
+_SET_ASIDE: Final = (
+    update(messages)
+    .where(
+        messages.c.session_id == bindparam("session"),
+        messages.c.ref.in_(bindparam("refs", expanding=True, literal_execute=True)),
+    )
+    .values(ref=None)
+)
 
-# A row whose ref changes: its position, the number before and after, None for no ref. A whole history of them is
+# A row whose ref changes: its position, the number before, None for no ref, and after. A whole history of them is
 # made at once: the garbage collector walks instances of a class, not plain tuples.
-Move: TypeAlias = tuple[int, int | None, int | None]
+Move: TypeAlias = tuple[int, int | None, int]
 
 
 @define
@@ -91,23 +99,23 @@ def _plan_rows(
     part: Part, after: ConversationState, given: Mapping[str, Message], present: Container[str] | None
 ) -> _Rows:
     plan = _Rows(part.header.next_number, reordered=_is_reordered(part, after))
+    rows, identities = part.rows, after.identities
+    named = given if present is None else present
     for message_id, ref in after.refs.items():
-        old = part.rows.get(message_id)
+        old, identity = rows.get(message_id), identities.get(message_id)
         number = None if ref == BLOCKED else int(ref[1:])
         if number is not None and number > MAX_NUMBER:
             raise NumberingError(message_id, ref, f"a number up to {MAX_NUMBER}")
-        known = present is None and old is not None and old.present
-        here = known or message_id in (given if present is None else present)
-        identity = after.identities.get(message_id)
+        here = message_id in named or (present is None and old is not None and old.present)
         if old is None:
             plan.inserted.append(_new_row(plan.number(), message_id, identity, number, here=here))
             plan.new_bodies.add(plan.inserted[-1].body)
-        elif identity is not None and identity != old.identity:
+        elif identity is not None and not old.is_a(identity):
             row = _new_row(old.position, message_id, identity, number, here=here)
             _put(plan, old, row._replace(body=old.body))
-        elif plan.reordered or not old.in_refs or old.present != here or old.protected != (number is None):
+        elif plan.reordered or old.present != here or old.protected != (number is None) or not old.in_refs:
             _put(plan, old, old._replace(ref=number, present=here, protected=number is None))
-        elif old.ref != number:
+        elif number is not None and old.ref != number:
             plan.moves.append((old.position, old.ref, number))
     for row in part.rows.values():
         if row.message_id not in after.refs and (row.in_refs or plan.reordered):
@@ -154,15 +162,16 @@ def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move]]:
     Returns:
         The old refs that must be set aside first, and the moves in order.
     """
-    down = [(at, old, new) for at, old, new in moves if new is None or (old is not None and new < old)]
-    up = [(at, old, new) for at, old, new in moves if new is not None and (old is None or new > old)]
-    down.sort(key=lambda move: (move[2] is not None, move[1] or 0))
+    moves = list(moves)
+    down = [move for move in moves if move[1] is not None and move[2] < move[1]]
+    up = [move for move in moves if move[1] is None or move[2] > move[1]]
+    down.sort(key=lambda move: move[1] or 0)
     up.sort(key=lambda move: -(move[1] or 0))
     held = {old for _, old, _ in moves}
     in_the_way: list[int] = []
     for _, old, new in (*down, *up):
         held.discard(old)
-        if new is not None and new in held:
+        if new in held:
             in_the_way.append(new)
             held.discard(new)
     return in_the_way, [*down, *up]
@@ -174,7 +183,10 @@ def _write_rows(connection: Connection, part: Part, plan: _Rows) -> None:
         connection.execute(delete(messages).where(messages.c.session_id == key))
     delete_rows(connection, messages, ("session_id", "position"), [(key, position) for position in plan.deleted])
     in_the_way, moves = order_moves(plan.moves)
-    update_rows(connection, messages, "ref", ("session_id", "ref"), [(None, key, ref) for ref in in_the_way])
+    if not is_ordered(connection):
+        in_the_way = list({old for _, old, _ in moves if old is not None} & {new for _, _, new in moves})
+    for some in chunks(in_the_way):
+        connection.execute(_SET_ASIDE, {"session": key, "refs": some})
     update_rows(connection, messages, "ref", ("session_id", "position"), [(new, key, at) for at, _, new in moves])
     _insert_message_rows(connection, key, plan.inserted)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import SingletonThreadPool
 
 from latchguard.core.errors import InvalidValueError, StoreBusyError, StoreFailedError, StoreNotFoundError, cut
+from latchguard.store.column_types import is_mysql
 
 __all__ = [
     "begin_immediate",
@@ -33,6 +34,7 @@ __all__ = [
     "delete_rows",
     "execute_many",
     "insert_rows",
+    "is_ordered",
     "make_engine",
     "make_reader",
     "prepare_engine",
@@ -195,41 +197,66 @@ def chunks(values: Collection[Any]) -> Iterator[list[Any]]:
 
 def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert *rows*, each in the order of *columns*, as the driver takes them (half the time of dicts)."""
-    if rows:
-        names = ", ".join(_quoted(connection, table.c[name].name) for name in columns)
-        marks = ", ".join(_marks(connection, len(columns)))
-        execute_many(connection, f"INSERT INTO {_quoted(connection, table.name)} ({names}) VALUES ({marks})", rows)  # noqa: S608  # names of our own tables
+    names = ", ".join(_quoted(connection, table.c[name].name) for name in columns)
+    marks = ", ".join(_marks(connection, len(columns)))
+    execute_many(connection, f"INSERT INTO {_quoted(connection, table.name)} ({names}) VALUES ({marks})", rows)  # noqa: S608  # names of our own tables
 
 
 def update_rows(
-    connection: Connection, table: Table, set_column: str, key_columns: Sequence[str], rows: Iterable[tuple[Any, ...]]
+    connection: Connection, table: Table, set_column: str, key_columns: Sequence[str], rows: Collection[tuple[int, ...]]
 ) -> None:
-    """Set one column in many rows; each row is the new value, then the key."""
-    if found := list(rows):
-        marks = _marks(connection, 1 + len(key_columns))
-        where = " AND ".join(
-            f"{_quoted(connection, name)} = {mark}" for name, mark in zip(key_columns, marks[1:], strict=True)
-        )
-        table_name, column = _quoted(connection, table.name), _quoted(connection, set_column)
-        execute_many(connection, f"UPDATE {table_name} SET {column} = {marks[0]} WHERE {where}", found)  # noqa: S608  # names of our own tables
+    """Set one column of integers in many rows; each row is the new value, then the key, of integers too.
+
+    In their order, but for MySQL: `is_ordered`.
+    """
+    name, column = _quoted(connection, table.name), _quoted(connection, set_column)
+    keys = [_quoted(connection, key) for key in key_columns]
+    if is_ordered(connection):
+        marks = _marks(connection, 1 + len(keys))
+        where = " AND ".join(f"{key} = {mark}" for key, mark in zip(keys, marks[1:], strict=True))
+        execute_many(connection, f"UPDATE {name} SET {column} = {marks[0]} WHERE {where}", rows)  # noqa: S608  # names of our own tables
+        return
+    for given, on in _joins(name, keys, (column, *keys), rows):
+        connection.exec_driver_sql(f"UPDATE {name} JOIN {given} ON {on} SET {name}.{column} = given.{column}")  # noqa: S608
 
 
 def delete_rows(
-    connection: Connection, table: Table, key_columns: Sequence[str], rows: Iterable[tuple[Any, ...]]
+    connection: Connection, table: Table, key_columns: Sequence[str], rows: Collection[tuple[int, ...]]
 ) -> None:
-    """Delete many rows, each by its key."""
-    if found := list(rows):
-        marks = _marks(connection, len(key_columns))
-        where = " AND ".join(
-            f"{_quoted(connection, name)} = {mark}" for name, mark in zip(key_columns, marks, strict=True)
-        )
-        statement = f"DELETE FROM {_quoted(connection, table.name)} WHERE {where}"  # noqa: S608  # names of our own
-        execute_many(connection, statement, found)
+    """Delete many rows, each by its key of integers."""
+    name, keys = _quoted(connection, table.name), [_quoted(connection, key) for key in key_columns]
+    if is_ordered(connection):
+        where = " AND ".join(f"{key} = {mark}" for key, mark in zip(keys, _marks(connection, len(keys)), strict=True))
+        execute_many(connection, f"DELETE FROM {name} WHERE {where}", rows)  # noqa: S608  # names of our own
+        return
+    for given, on in _joins(name, keys, keys, rows):
+        connection.exec_driver_sql(f"DELETE {name} FROM {name} JOIN {given} ON {on}")
 
 
-def execute_many(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def is_ordered(connection: Connection) -> bool:
+    """Say whether many rows are updated one by one, in order.
+
+    SQLite has no way to wait for, PostgreSQL's driver waits once for all; MySQL's waits for each row, so there a
+    statement takes many.
+    """
+    return not is_mysql(connection.dialect)
+
+
+def _joins(
+    table: str, keys: Sequence[str], columns: Sequence[str], rows: Collection[tuple[int, ...]]
+) -> Iterator[tuple[str, str]]:
+    """Give, for MySQL, *rows* as derived tables called `given`, and how each is joined to *table*."""
+    on = " AND ".join(f"{table}.{key} = given.{key}" for key in keys)
+    for some in chunks(rows):
+        first = ", ".join(f"{value:d} AS {column}" for value, column in zip(some[0], columns, strict=True))
+        rest = (", ".join(f"{value:d}" for value in row) for row in some[1:])
+        yield f"({' UNION ALL '.join(f'SELECT {values}' for values in (first, *rest))}) AS given", on
+
+
+def execute_many(connection: Connection, statement: str, rows: Collection[tuple[Any, ...]]) -> None:
     """Run one statement for each of *rows*."""
-    connection.exec_driver_sql(statement, list(rows))
+    if rows:
+        connection.exec_driver_sql(statement, list(rows))
 
 
 def _quoted(connection: Connection, name: str) -> str:

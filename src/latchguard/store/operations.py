@@ -117,7 +117,7 @@ def cut_for_append(
 
 
 def _differs(row: MessageRow, message: Message | None) -> bool:
-    return message is not None and Identity.of(message) != row.identity
+    return message is not None and not row.is_a(Identity.of(message))
 
 
 def _shows(part: Part, stored: Identity, message: Message) -> bool:
@@ -230,7 +230,7 @@ def restamp_session(
 def _identity_now(part: Part, message: Message) -> Identity | None:
     """Give what a message of the whole history is; None where it is as stored and no latch cares."""
     row, found = part.rows.get(message.id), Identity.of(message)
-    if row is not None and row.in_refs and (found == row.identity or _shows(part, row.identity, message)):
+    if row is not None and row.in_refs and (row.is_a(found) or _shows(part, row.identity, message)):
         return part.state.identities.get(message.id)
     return found
 

@@ -18,7 +18,7 @@ from latchguard.core.jsontext import dump_json
 from latchguard.core.latches import Latch, latch_order
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
-from latchguard.core.refs import BLOCKED, RefMap, ref_number
+from latchguard.core.refs import BLOCKED, RefMap, format_ref, ref_number
 from latchguard.core.state import ConversationState
 from latchguard.store.column_types import is_mysql
 from latchguard.store.connections import chunks
@@ -107,9 +107,9 @@ def make_part(
     drops = sorted(drops, key=lambda stored: stored.id)
     if identities is None:
         identities = {key: row.identity for key, row in by_id.items() if row.in_refs}
-    # As `in_refs` and `ref_text`, without a call per row of a whole history.
+    # As `in_refs` and `ref_text`, with fewer calls per row of a whole history.
     refs = {
-        key: BLOCKED if row.protected or row.ref is None else f"m{row.ref:05d}"
+        key: BLOCKED if row.protected or row.ref is None else format_ref(row.ref)
         for key, row in by_id.items()
         if row.present or row.protected
     }
