@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-from benchmarks.store import BATCH, fresh, open_store, texts
+from benchmarks.databases import open_store
+from benchmarks.store import BATCH, fresh, texts
 from benchmarks.table import Row, best_ms
 from latchguard import Message
 
