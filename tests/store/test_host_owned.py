@@ -113,7 +113,7 @@ def test_no_text_is_in_the_file(tmp_path: Path, *, keep_texts: bool) -> None:
 
 def test_the_laws_hold_for_a_host(store: SessionStore) -> None:
     """Bodies in the host's table, all else here, one transaction for both: every law of the harness holds."""
-    check_store(lambda: host_of(store), runs=6, steps=15, seed=1)
+    check_store(lambda: host_of(store), runs=3, steps=15, seed=1)
 
 
 @pytest.mark.long

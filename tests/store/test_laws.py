@@ -159,7 +159,7 @@ def test_the_store_does_what_the_core_does(shared_store: SessionStore, contents:
 
 
 @given(**RUNS)
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=15)
 def test_a_store_without_texts_does_the_same(shared_store: SessionStore, contents: Any, operations: Any) -> None:
     """The host's history goes in where the stored one would."""
     run(SessionStore(shared_store.engine, keep_texts=False), contents, operations)
