@@ -172,9 +172,11 @@ def read_rows(store: SessionStore, raw: Raw, size: str) -> Iterator[Row]:
     yield Row("hash every text again", size, *against(scrub, "raw fetchall", fetch), 1.2)
 
 
-def against(work: Callable[[], object], name: str, base: Callable[[], object]) -> tuple[float, str, float]:
+def against(
+    work: Callable[[], object], name: str, base: Callable[[], object], repeats: int = 7
+) -> tuple[float, str, float]:
     """Give the best times of *work* and of *base*, taken in turns: a busy machine is busy for both."""
-    times = [(best_ms(work, 1), best_ms(base, 1)) for _ in range(7)]
+    times = [(best_ms(work, 1), best_ms(base, 1)) for _ in range(repeats)]
     return min(took for took, _ in times), name, min(took for _, took in times)
 
 
@@ -201,20 +203,19 @@ def restamp_row(store: SessionStore, raw: Raw, messages: list[Message], size: st
 def turn_row(database: Database) -> Row:
     """Take one more turn of three messages and a latch on a huge session, against the same on a small one."""
     huge = SIZES[database.name][1]
-    times = {}
-    for size in (1_000, huge):
-        with database.store() as store:
+    numbers = iter(range(10**6))
+
+    def turn(store: SessionStore) -> None:
+        new = [Message(f"new{next(numbers)}", Role.USER, Kind.TEXT, "x" * 650) for _ in range(3)]
+        with store.turn("s", new) as taken:
+            taken.latch(new[0], "clip")
+
+    with database.store() as long, database.store() as short:
+        for store, size in ((long, huge), (short, 1_000)):
             make_session(store, [Message(f"h{n}", Role.TOOL, Kind.TOOL_RESULT, f"text {n}") for n in range(size)], 100)
-            numbers = iter(range(10**6))
-
-            def turn(store: SessionStore = store, numbers: Iterator[int] = numbers) -> None:
-                new = [Message(f"new{next(numbers)}", Role.USER, Kind.TEXT, "x" * 650) for _ in range(3)]
-                with store.turn("s", new) as taken:
-                    taken.latch(new[0], "clip")
-
-            turn()
-            times[size] = best_ms(turn, repeats=15)
-    return Row("one more turn", f"{huge:,}", times[huge], "the same on 1,000", times[1_000], 2.0)
+            turn(store)
+        times = against(lambda: turn(long), "the same on 1,000", lambda: turn(short), repeats=25)
+    return Row("one more turn", f"{huge:,}", *times, 2.0)
 
 
 def rows() -> Iterator[Row]:

@@ -35,6 +35,13 @@ def test_refs_are_numbered_in_the_new_order() -> None:
     assert (outcome.state.version, outcome.state.epoch) == (state.version + 1, 1)
 
 
+def test_moved_is_a_map_like_any_other() -> None:
+    """It has a size, says what is in it, and knows no ref but those of before."""
+    moved = restamp(STATE.assign([], protected=["b"]), [THREE, ONE, TWO]).moved
+    assert (len(moved), repr(moved)) == (2, "{'m00001': 'm00002', 'm00003': 'm00001'}")
+    assert (moved.get("m00002", "no"), moved.get("m00004", "no"), moved.get(BLOCKED, "no")) == ("no", "no", "no")
+
+
 def test_unknown_messages_are_added_and_absent_ones_lose_their_ref() -> None:
     """What is gone has None in the map and no identity on record; what is new has both."""
     new = note("n", "new")
