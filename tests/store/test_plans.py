@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from latchguard import Kind, Message, Role, SessionStore
-from tests.store.conftest import clear
+from tests.store.conftest import clear, make_database
 
 SIZE = 5000
 LATCHES = 10
@@ -123,3 +123,26 @@ def test_a_scan_would_be_seen(filled: SessionStore) -> None:
     found = big_statements(filled, lambda store: store.state("s"))
     with filled.engine.connect() as connection:
         assert max(rows_touched(connection, *one) for one in found) >= SIZE
+
+
+@pytest.fixture
+def new_database() -> Iterator[str]:
+    """The URL of a database of PostgreSQL that knows nothing of its tables yet."""
+    yield from make_database("postgresql")
+
+
+def test_a_plan_made_while_the_table_was_small_reads_what_it_concerns(new_database: str) -> None:
+    """PostgreSQL keeps the plan of a statement that came often; a look-up in a long history still reads few rows."""
+    store = SessionStore(new_database)
+    store.upgrade()
+    for start in range(0, 14_000, 1_000):
+        new = [Message(f"id{number}", Role.USER, Kind.TEXT, "x") for number in range(start, start + 1_000)]
+        with store.engine.begin() as connection:
+            store.append("s", new, connection=connection)
+            counted = text(
+                "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+                " WHERE relname = 'latchguard_messages'"
+            )
+            read = connection.execute(counted).scalar_one()
+    store.close()
+    assert read <= BOUND
