@@ -242,7 +242,7 @@ def test_a_killed_worker_is_status_20(monkeypatch: pytest.MonkeyPatch, capsys: p
         def __init__(self, *_: object) -> None:
             raise BrokenProcessPool
 
-    monkeypatch.setattr("latchguard.repair.looking.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("latchguard.repair.processes.ProcessPoolExecutor", Pool)
     monkeypatch.setattr("sys.argv", ["latchguard", "scan", "--jobs", "2", str(FIXTURES)])
     with pytest.raises(SystemExit) as caught:
         main.main()

@@ -472,6 +472,14 @@ def test_of_two_messages_that_claim_a_ref_the_inverse_map_names_the_holder() -> 
     assert (claim.rule, claim.path) == ("stale-ref", f"$.payload.state.messageRefs.byRaw.{kernel_id(FIRST)}")
 
 
+def test_a_message_with_an_empty_id_holds_no_ref_by_default() -> None:
+    """A ref that the inverse map does not know is nobody's, also where a message's id is the empty string."""
+    refs: dict[str, Any] = {"byRaw": {}, "byRef": {}}
+    entry = {"ref": ref(1), "text": clip(SECOND["text"]), "identity": identity(SECOND)}
+    raw = session([FIRST, {**user("x"), "id": ""}], clips=[entry], state={"messageRefs": refs})
+    assert rules(raw) == LEFT
+
+
 def test_two_messages_under_one_id_take_no_latch() -> None:
     """Ids must be unique: where two different messages share one, neither is the holder."""
     other = {**user("x"), "id": kernel_id(FIRST)}

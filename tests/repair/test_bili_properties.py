@@ -17,7 +17,7 @@ from latchguard import Identity, LatchguardError, replay
 from latchguard.core.findings import Repair
 from latchguard.repair.planning import apply_plan, plan_bytes
 from latchguard.repair.plans import PlanOptions
-from latchguard.sources.bili import load_bili
+from latchguard.sources.bili import BiliView, load_bili
 from tests.repair.mutations import mutate_bytes, mutate_structure
 from tests.repair.sessions import (
     FIXTURES,
@@ -97,6 +97,27 @@ def test_after_a_restamp_every_latch_is_right_or_out(history: Any, data: st.Data
     assert quarantined == [text for key, text in entries.items() if text not in own and key in held]
     left = [outcome.latch.text for outcome in shown.refused]
     assert left == [entries[key] for key in sorted(entries) if entries[key] not in own and key not in held]
+
+
+def test_what_is_passed_over_could_not_have_mattered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged sessions get the plan that they get where every message is read and no latch counts as being at home."""
+    random = Random(1)  # noqa: S311  # damage, not secrets
+    stored = [read_fixture(name)[0] for name in NAMES]
+    stored += [apply_plan(raw, plan_bytes(raw)) for raw in stored]
+    textless = {"role": "tool", "contentType": "tool-result", "toolCallId": "call_1"}
+    stored.append(session([user("a"), {**textless, "id": "r"}], clips=[{"ref": ref(1), "text": ""}]))
+    damaged = [mutate_structure(random.choice(stored), random) for _ in range(400)]
+    quick = [_plan(raw) for raw in (*stored, *damaged)]
+    monkeypatch.setattr("latchguard.repair.bili_latches._is_at_home", lambda *_: False)
+    monkeypatch.setattr(BiliView, "messages_near", lambda *_: None)
+    assert quick == [_plan(raw) for raw in (*stored, *damaged)]
+
+
+def _plan(raw: bytes) -> object:
+    try:
+        return plan_bytes(raw)
+    except LatchguardError as error:
+        return str(error)
 
 
 @given(histories(), st.data())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 from attrs import frozen
 
-from latchguard.catalogue import find_rule
 from latchguard.cli.output import TextReport, complain
 from latchguard.cli.progress import show_progress
 from latchguard.cli.status import Status, error_status
@@ -21,13 +21,14 @@ from latchguard.core.findings import Repair
 from latchguard.core.proof import MARKERS
 from latchguard.repair.errors import FileSystemError, escape
 from latchguard.repair.files import FileSource, find_files
-from latchguard.repair.htmlreport import HtmlReport
 from latchguard.repair.looking import Outcome, look_at_files
 from latchguard.repair.plans import Limits, PlanOptions
 from latchguard.repair.repairing import RepairRun
 from latchguard.repair.report import FileReport, JsonReport, State, Tally
-from latchguard.repair.timeline import Row, read_old_bytes, read_timeline
 from latchguard.sources.detect import FORMATS
+
+if TYPE_CHECKING:
+    from latchguard.repair.timeline import Row
 
 __all__ = ["Survey", "is_url", "look", "look_at_databases", "report_outcomes", "survey_options"]
 
@@ -121,6 +122,8 @@ def survey_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _split_rules(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
     slugs = [slug.strip() for item in value for slug in item.split(",") if slug.strip()]
     for slug in slugs:
+        from latchguard.catalogue import find_rule  # noqa: PLC0415  # all rules of requests: only where one is named
+
         if find_rule(slug) is None:
             raise click.BadParameter(f"no rule is called {escape(slug)}; `latchguard rules` lists them")
     return slugs
@@ -184,6 +187,7 @@ _OPTIONS: Final = (
 
 def look(survey: Survey) -> Iterator[tuple[FileSource, Outcome]]:
     """Look at the files of *survey*; those that hold another session than the one that is wanted are left out."""
+    gc.freeze()  # what was imported is passed over by every collection from now on
     files = find_files([source for source in survey.sources if not is_url(source)])
     looked = look_at_files(files, format_name=survey.format_name, options=survey.plan, jobs=survey.jobs)
     for source, outcome in looked:
@@ -247,6 +251,8 @@ def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRu
         return JsonReport(write, command=command, applying=applying, allow=survey.plan.allow.value)
 
     def read_rows(report: FileReport) -> Sequence[Row]:
+        from latchguard.repair.timeline import read_old_bytes, read_timeline  # noqa: PLC0415  # for this report only
+
         plan = report.outcome.plan
         if plan is None:
             return ()
@@ -259,6 +265,8 @@ def _open_reports(survey: Survey, *, command: str, applying: bool, run: RepairRu
         if survey.report is not None:
             write = closing.enter_context(_report_file(survey.report))
             if survey.report.endswith(".html"):
+                from latchguard.repair.htmlreport import HtmlReport  # noqa: PLC0415  # for this report only
+
                 reports.append(HtmlReport(write, command=command, applying=applying, read_rows=read_rows))
             else:
                 reports.append(json_report(write))

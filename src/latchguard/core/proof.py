@@ -17,7 +17,7 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["MARKERS", "MIN_UNITS", "Split", "has_marker", "proves", "split_clip", "strip_tag"]
+__all__ = ["MARKERS", "MIN_UNITS", "TAG_STARTS", "Split", "has_marker", "proves", "split_clip", "strip_tag"]
 
 MIN_UNITS: Final = 256
 
@@ -29,6 +29,7 @@ MARKERS: Final[tuple[re.Pattern[str], ...]] = (
 
 # The kernel's own tags before a text: a bracketed ref, an <acp ...> element, a message-id element.
 _TAG: Final = re.compile(r"\[m[0-9]{5,}\] ?|<acp\b[^<>]*>\n?|<dcp-message-id>[^<>]*</dcp-message-id>\n?", re.ASCII)
+TAG_STARTS: Final = frozenset("[<")
 
 # Characters to copy for all splits of one text: beyond it the text proves nothing, since each split is a copy of it
 # and a hostile one would be quadratic work. A clip of the kernel's has 4,000 characters.
@@ -77,7 +78,7 @@ def proves(splits: Iterable[Split], text: str) -> bool:
 
 def strip_tag(text: str) -> str:
     """Take one leading tag of the kernel's own off *text*."""
-    tag = _TAG.match(text)
+    tag = _TAG.match(text) if text[:1] in TAG_STARTS else None
     return text[tag.end() :] if tag else text
 
 

@@ -17,7 +17,8 @@ from latchguard.core.findings import Finding, Repair, permits
 from latchguard.core.identity import Identity
 from latchguard.core.jsonspans import Edit, Insert, JsonSpans, Remove, Replace, edit_json, format_path
 from latchguard.core.jsontext import dump_json
-from latchguard.repair.judging import Verdict, find_stuck, judge_latches
+from latchguard.core.latches import LATCHABLE
+from latchguard.repair.judging import Verdict, find_stuck, judge_latches, nearness
 from latchguard.repair.plans import Change, PlanOptions
 from latchguard.repair.state_rules import LATCH_WITHOUT_IDENTITY, STALE_LATCH
 from latchguard.sources.bili import LATCH_FIELDS, VIEWS, BiliLatch, BiliView
@@ -46,10 +47,27 @@ def check_latches(view: BiliView, spans: JsonSpans, options: PlanOptions) -> Ite
 
 
 def _judge(view: BiliView, options: PlanOptions) -> list[Verdict[BiliLatch]]:
-    if not view.latches:  # most files: their messages need not be read
+    strays = [latch for latch in view.latches if not _is_at_home(latch, view)]
+    places = {(latch.is_view, latch.ref) for latch in view.latches}
+    if not strays and len(places) == len(view.latches):  # most files: few of their messages need be read, or none
         return []
+    near = None
+    if not any(latch.identity for latch in strays):  # an identity may be any message's
+        refs = {latch.ref for latch in view.latches}
+        near = view.messages_near(refs, nearness(strays))
+    if near is not None:
+        return judge_latches(view.latches, near, view.refs, options.markers)
     messages = (entry.message for entry in view.messages)
     return judge_latches(view.latches, messages, view.refs, options.markers, unreadable=view.unreadable)
+
+
+def _is_at_home(latch: BiliLatch, view: BiliView) -> bool:
+    """Say whether *latch* has the identity of the one message that holds its ref."""
+    wanted = latch.identity
+    if wanted is None or not LATCHABLE[wanted.kind]:
+        return False
+    holder = view.holder(latch.ref)
+    return holder is not None and Identity.of(holder) == wanted
 
 
 def _change(verdict: Verdict[BiliLatch], view: BiliView, spans: JsonSpans) -> Change | None:

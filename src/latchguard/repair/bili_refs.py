@@ -32,8 +32,8 @@ _ENDS: Final = ("startRef", "endRef")
 def check_refs(view: BiliView) -> Iterator[Change]:
     """Find what stands under a ref that is not its own, or no ref at all."""
     path = (*view.root, "state")
-    keyed_by_ref = view.latches or any(view.state.get(name) for name in (*_KEYED, _RECORDS))
     for fault in view.faults:
+        keyed_by_ref = view.latches or any(view.state.get(name) for name in (*_KEYED, _RECORDS))
         if fault.path[len(path)] == "messageRefs" and (keyed_by_ref or view.refs.readable):
             yield _detect(fault.path, fault.found, f"expected {fault.expected}")
     if not view.refs.readable:
@@ -50,23 +50,27 @@ def check_refs(view: BiliView) -> Iterator[Change]:
 
 def _check_map(view: BiliView, path: Path) -> Iterator[Change]:
     """Report where the two directions contradict each other, or two messages of the file hold one ref."""
-    for ref, message_id in view.refs.by_ref.items():
-        own = view.refs.by_id.get(message_id)
-        if own != ref or ref == BLOCKED:
-            yield _detect((*path, "byRef", ref), message_id, f"that message's own ref is {own}")
-    refs = [ref for ref in view.refs.by_id.values() if ref != BLOCKED]
+    by_id, by_ref = view.refs.by_id, view.refs.by_ref
+    if list(map(by_id.get, by_ref.values())) != list(by_ref) or BLOCKED in by_ref:
+        for ref, message_id in by_ref.items():
+            own = by_id.get(message_id)
+            if own != ref or ref == BLOCKED:
+                yield _detect((*path, "byRef", ref), message_id, f"that message's own ref is {own}")
+    refs = [ref for ref in by_id.values() if ref != BLOCKED]
     if len(set(refs)) == len(refs):
         return
     ids = dict.fromkeys(entry.message.id for entry in view.messages)
-    owners = {ref: named for ref, named in view.refs.by_ref.items() if named in ids}
+    owners = {ref: named for ref, named in by_ref.items() if named in ids}
     for message_id in ids:
-        ref = view.refs.by_id.get(message_id, BLOCKED)
+        ref = by_id.get(message_id, BLOCKED)
         if ref != BLOCKED and owners.setdefault(ref, message_id) != message_id:
             yield _detect((*path, "byRaw", message_id), ref, "another message of the file holds this ref too")
 
 
 def _check_keyed(view: BiliView, path: Path, stored: Any) -> Iterator[Change]:
     if isinstance(stored, dict):
+        if stored.keys() <= view.refs.by_ref.keys():
+            return
         entries: list[tuple[str | int, Any]] = [(ref, ref) for ref in stored]
     elif isinstance(stored, list):
         entries = list(enumerate(stored))

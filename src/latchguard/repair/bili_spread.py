@@ -40,7 +40,9 @@ _MAX_OBJECTS: Final = 1000  # tried per folded text: each may read to its end
 def check_spread(view: BiliView, options: PlanOptions) -> Iterator[Change]:
     """Find the stored tool calls that carry a clip, in `messages` and in `pluginSnapshot`."""
     shown = frozenset(_latch_texts(view))
-    if not any(text in shown or _is_odd(text) or has_marker(text, options.markers) for text in view.call_texts):
+    texts = view.call_texts
+    quoted = any(match for marker in options.markers for match in map(marker.search, texts))
+    if not quoted and shown.isdisjoint(texts) and not any(map(_is_odd, texts)):  # nearly all sessions
         return
     faults = {entry.path: _find_fault(entry, shown, options) for entry in view.calls}
     copies = _collect_copies(entry for entry in view.calls if not faults[entry.path])
@@ -80,7 +82,7 @@ def _latch_texts(view: BiliView) -> Iterator[str]:
 
 def _is_odd(text: str) -> bool:
     """Say whether *text* does not even look like an object: cheap, for the many that do."""
-    return text != "" and not (text.startswith("{") and text.endswith("}"))
+    return text != "" and not (text[0] == "{" and text[-1] == "}")
 
 
 def _find_fault(entry: BiliMessage, shown: Collection[str], options: PlanOptions) -> str:

@@ -81,6 +81,10 @@ def find_files(names: Iterable[str]) -> Iterator[FileSource]:
     Guarantees:
         Lazy: one directory's names are held at a time per level. Each path comes once.
     """
+    names = list(names)
+    if len(names) == 1 and os.path.isdir(names[0]):  # nothing comes twice, so nothing has to be remembered
+        yield from _walk(names[0])
+        return
     seen: set[str] = set()
     for name in names:
         for found in _expand(name):
@@ -107,19 +111,28 @@ def _expand(name: str) -> Iterator[FileSource]:
 
 def _walk(top: str) -> Iterator[FileSource]:
     """Give what lies in *top*, depth first."""
-    waiting = [top]
-    while waiting:
-        path = waiting.pop()
-        try:
-            is_directory = path == top or osops.path_kind(path) == "a directory"
-            below = osops.directory_entries(path) if is_directory else []
-        except LatchguardError as error:
-            yield FileSource(path, named=True, error=error)
-            continue
-        if is_directory:
-            waiting += (os.path.join(path, name) for name in reversed(below) if not _is_ours(name))
+    levels = [_list(top)]
+    while levels:
+        found = next(levels[-1], None)
+        if isinstance(found, str):
+            levels.append(_list(found))
+        elif found is not None:
+            yield found
         else:
-            yield FileSource(path, named=False)
+            levels.pop()
+
+
+def _list(path: str) -> Iterator[FileSource | str]:
+    """Give the files of one directory, and the paths of the directories in it."""
+    try:
+        names, directories = osops.directory_entries(path)
+    except LatchguardError as error:
+        yield FileSource(path, named=True, error=error)
+        return
+    for name in names:
+        if not _is_ours(name):
+            below = os.path.join(path, name)
+            yield below if name in directories else FileSource(below, named=False)
 
 
 def _is_ours(name: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -20,11 +20,11 @@ from attrs import evolve, frozen
 from latchguard.core.identity import Identity
 from latchguard.core.latches import LATCHABLE, mismatch
 from latchguard.core.message import Message
-from latchguard.core.proof import has_marker, proves, split_clip, strip_tag
+from latchguard.core.proof import TAG_STARTS, has_marker, proves, split_clip, strip_tag
 from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED
 
-__all__ = ["StoredLatch", "StoredRefs", "Verdict", "find_stuck", "judge_latches"]
+__all__ = ["StoredLatch", "StoredRefs", "Verdict", "find_stuck", "judge_latches", "nearness"]
 
 # A head has at least 256 UTF-16 units, hence 128 characters: they find the candidates without trying every message.
 _KEY_CHARACTERS: Final = 128
@@ -124,6 +124,19 @@ def judge_latches(
         if latch.is_view:
             binder.add_view(verdict)
     return _one_per_class(verdicts, refs)
+
+
+def nearness(latches: Iterable[StoredLatch]) -> Callable[[str], bool]:
+    """Give a test that every text passes which shows one of *latches*, or which one of them may be a clip of."""
+    # A clip begins with its head: both begin alike, the kernel's own tag set aside on either side.
+    starts = {start[:_KEY_CHARACTERS] for latch in latches for start in (latch.text, strip_tag(latch.text))}
+
+    def is_near(text: str) -> bool:
+        return text[:_KEY_CHARACTERS] in starts or (
+            text[:1] in TAG_STARTS and strip_tag(text)[:_KEY_CHARACTERS] in starts
+        )
+
+    return is_near
 
 
 def find_stuck(
@@ -230,10 +243,10 @@ class _Binder:
     def _holders(self, ref: str) -> list[Message]:
         """Give the messages that hold *ref*; where two say so, the inverse map decides, if it can."""
         found = self._by_ref.get(ref, [])
-        named = self._refs.by_ref.get(ref, "")
+        named = self._refs.by_ref.get(ref)
         if ref == BLOCKED:
             return found
-        if named in self._by_id and self._refs.by_id.get(named, ref) == ref:
+        if named is not None and named in self._by_id and self._refs.by_id.get(named, ref) == ref:
             return self._by_id[named]
         return found
 

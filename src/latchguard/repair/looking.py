@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import islice
-from multiprocessing import get_context, parent_process
-from typing import Final
 
 from attrs import frozen
 
 from latchguard.core.errors import LatchguardError
 from latchguard.core.findings import Finding
-from latchguard.repair.errors import BugError, WorkerLostError
+from latchguard.repair.errors import BugError
 from latchguard.repair.files import FileSource, open_file, read_file
 from latchguard.repair.planning import plan_bytes
 from latchguard.repair.plans import Plan, PlanOptions
 
 __all__ = ["Outcome", "look_at_file", "look_at_files", "outcome_of"]
-
-_BATCH: Final = 16  # files per task: what a task costs is then nothing beside them
-_AHEAD: Final = 4  # tasks per process that may wait for the reader: bounds what is held
 
 
 @frozen
@@ -95,37 +84,7 @@ def look_at_files(
     """
     look = partial(look_at_file, format_name=format_name, options=options)
     if jobs == 1:
-        yield from ((source, look(source)) for source in sources)
-        return
-    waiting: deque[Future[list[tuple[FileSource, Outcome]]]] = deque()
-    context = get_context("spawn")
-    try:
-        with ProcessPoolExecutor(jobs, context, _start_worker) as pool:
-            remaining = iter(sources)
-            while batch := tuple(islice(remaining, _BATCH)):
-                waiting.append(pool.submit(_look_at_batch, batch, look))
-                if len(waiting) >= jobs * _AHEAD:
-                    yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise WorkerLostError(jobs) from error
+        return ((source, look(source)) for source in sources)
+    from latchguard.repair.processes import look_in_processes  # noqa: PLC0415  # 40 ms, for several processes only
 
-
-def _start_worker() -> None:
-    """Leave an interrupt to the parent, and end when it ends: a pool's worker would wait for its next task for ever."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        signal.raise_signal(signal.SIGKILL)
-
-
-def _look_at_batch(
-    batch: Iterable[FileSource], look: Callable[[FileSource], Outcome]
-) -> list[tuple[FileSource, Outcome]]:
-    return [(source, look(source)) for source in batch]
+    return look_in_processes(sources, look, jobs)

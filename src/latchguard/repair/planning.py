@@ -69,7 +69,7 @@ def plan_bytes(raw: bytes, *, format: str | None = None, options: PlanOptions | 
         format=_BILI,
         session=view.session,
         before=digest(raw) if steps else "",
-        steps=tuple(evolve(step, before=_span_digest(spans, step.edit.path)) for step in steps),
+        steps=tuple(Step(step.edit, _span_digest(spans, step.edit.path), step.finding) for step in steps),
         findings=tuple(change.finding for change in planned),
     )
 
@@ -124,8 +124,8 @@ def _names_session(document: Any) -> bool:
 def _judge(change: Change, options: PlanOptions) -> Change:
     """Mark a change as applied where it has a repair and the repair is permitted."""
     if change.edits and permits(options.allow, change.finding.repair):
-        return evolve(change, finding=evolve(change.finding, applied=True))
-    return evolve(change, edits=(), record=None)
+        return Change(evolve(change.finding, applied=True), change.edits, change.record)
+    return Change(change.finding)
 
 
 def _steps(changes: Iterable[Change]) -> Iterator[Step]:

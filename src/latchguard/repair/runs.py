@@ -88,7 +88,7 @@ def run_names(root: str) -> list[str]:
     """Give the names of the runs kept in *root*, oldest first."""
     if osops.path_kind(root) is None:
         return []
-    return [name for name in osops.directory_entries(root) if RUN_NAME.fullmatch(name)]
+    return [name for name in osops.directory_entries(root)[0] if RUN_NAME.fullmatch(name)]
 
 
 def list_runs(root: str) -> Iterator[RunRecord | LatchguardError]:

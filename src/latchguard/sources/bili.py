@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
@@ -178,15 +178,16 @@ class BiliView:
         return tuple(_read_all(entry for entry in stored if entry[1].get("contentType") == _TOOL_CALL))
 
     @property
-    def call_texts(self) -> Iterator[str]:
+    def call_texts(self) -> list[str]:
         """What stands as text in tool calls of both lists, read without their messages."""
-        for name in ("messages", "pluginSnapshot"):
-            stored = self.record.get(name)
-            for value in stored if isinstance(stored, list) else ():
-                if isinstance(value, dict) and value.get("contentType") == _TOOL_CALL:
-                    text = value.get("text")
-                    if isinstance(text, str):
-                        yield text
+        return [
+            text
+            for name in ("messages", "pluginSnapshot")
+            for value in _items(self.record.get(name))
+            if isinstance(value, dict)
+            and value.get("contentType") == _TOOL_CALL
+            and isinstance(text := value.get("text"), str)
+        ]
 
     @cached_property
     def unreadable(self) -> frozenset[str]:
@@ -205,9 +206,46 @@ class BiliView:
                 if isinstance(text := _member(part, "text"), str):
                     yield text
 
+    def holder(self, ref: str) -> Message | None:
+        """Give the one message that holds *ref*: both directions of the map say so, and nothing else has its id."""
+        message_id = self.refs.by_ref.get(ref, "")
+        stored = (self._unique or {}).get(message_id)
+        return _read_message(stored) if stored and self.refs.own_ref(message_id) == ref else None
+
+    def messages_near(self, refs: Collection[str], is_near: Callable[[str], bool]) -> list[Message] | None:
+        """Give those of `messages` that hold one of *refs*, or whose text *is_near*, read without the others.
+
+        Returns:
+            None where ids repeat, or one of them cannot be read: then all of `messages` must be looked at.
+        """
+        if self._unique is None:
+            return None
+        by_id, named = self.refs.by_id, {self.refs.by_ref.get(ref) for ref in refs}
+        wanted = [
+            value
+            for message_id, value in self._unique.items()
+            if by_id.get(message_id) in refs
+            or message_id in named
+            or (isinstance(text := value.get("text") or "", str) and is_near(text))
+        ]
+        near = [message for value in wanted if (message := _read_message(value))]
+        return near if len(near) == len(wanted) else None
+
+    @cached_property
+    def _unique(self) -> Mapping[str, dict[str, Any]] | None:
+        """What `messages` would read, by id; None where ids repeat or what is unreadable has a copy."""
+        stored = _with_id(self.record.get("messages"))
+        found = {value["id"]: value for value in stored}
+        if len(found) < len(stored):
+            return None
+        copies = [value for value in _with_id(self.record.get("pluginSnapshot")) if value["id"] in self.refs.by_id]
+        extra = {value["id"]: value for value in copies}
+        if len(extra) < len(copies) or any(_read_message(found[key]) is None for key in extra.keys() & found.keys()):
+            return None
+        return extra | found
+
     def _stored(self, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-        stored = self.record.get(name)
-        for position, value in enumerate(stored if isinstance(stored, list) else ()):
+        for position, value in enumerate(_items(self.record.get(name))):
             if isinstance(value, dict):
                 yield (*self.root, name, position), value
 
@@ -312,11 +350,22 @@ def _view_refs(state: Mapping[str, Any], path: Path, faults: list[Fault]) -> Bil
         return BiliRefs({}, {}, readable=False)
     views: list[dict[str, str]] = []
     for name, found in zip(("byRaw", "byRef"), maps, strict=True):
+        if set(map(type, found.values())) <= {str}:
+            views.append(found)
+            continue
         views.append({key: value for key, value in found.items() if isinstance(value, str)})
         for key, value in found.items():
             if not isinstance(value, str):
                 faults.append(Fault((*path, "messageRefs", name, key), "a string", cut(value)))
     return BiliRefs(views[0], views[1], readable=True)
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _with_id(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in _items(value) if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
 
 def _member(value: Any, key: str) -> Any:

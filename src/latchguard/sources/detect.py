@@ -16,7 +16,6 @@ import orjson
 from latchguard.sources.bili import is_session
 from latchguard.sources.framing import ENCRYPTED, FRAMED
 from latchguard.sources.reading import BOM
-from latchguard.wire.detect import detect_wire
 
 __all__ = ["FORMATS", "detect_format", "detect_value"]
 
@@ -100,5 +99,7 @@ def _detect_record(record: Any) -> str | None:
 
 
 def _wire(value: Any) -> str | None:
+    from latchguard.wire.detect import detect_wire  # noqa: PLC0415  # the wires: a third of the start, for few sources
+
     wire = detect_wire(value)
     return None if wire is None else str(wire)
