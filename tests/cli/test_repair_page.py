@@ -6,10 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 
+from latchguard.cli.repair import repair_command
+from latchguard.cli.runs import runs_command
+from latchguard.cli.scan import scan_command
 from latchguard.cli.status import Status, error_status
+from latchguard.cli.undo import undo_command
 from latchguard.core.errors import LatchguardError, SessionNotFoundError
 from latchguard.repair import errors as file_errors
 from latchguard.sources import errors as source_errors
@@ -30,6 +35,15 @@ def test_every_status_stands_in_the_table() -> None:
     """Number and name of each, in order."""
     written = [(int(number), name) for number, name, _ in table("status")]
     assert written == [(status.value, status.name.lower().replace("_", "-")) for status in Status]
+
+
+@pytest.mark.parametrize("command", [scan_command, repair_command, undo_command, runs_command])
+def test_every_option_stands_in_the_table(command: click.Command) -> None:
+    """What --help lists, the page lists too, with the command that takes it."""
+    for option in command.params:
+        if isinstance(option, click.Option):
+            rows = [row for row in table("option") if option.opts[0] in re.findall(r"--[a-z-]+", row[0])]
+            assert [command.name in row[1].split(", ") for row in rows] == [True]
 
 
 def test_every_error_code_stands_in_the_table_with_its_status() -> None:

@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -329,3 +330,55 @@ def test_one_file_that_trips_a_bug_does_not_hide_the_others(
     assert caught.value.code == 70
     assert "ZeroDivisionError" in printed.err
     assert "sick.json: bili" in printed.out
+
+
+def test_messages_that_are_no_list_are_no_clean_session(sessions: Path, state: Path) -> None:
+    """What should stand where, and what does; the file is left, and is a finding."""
+    raw = json.dumps({**json.loads(SOUND), "messages": 5})
+    source = sessions / "odd.json"
+    source.write_text(raw)
+    ran = latchguard("repair", "--apply", source, state=state)
+    assert (ran.returncode, source.read_text()) == (3, raw)
+    assert ran.stderr == f"latchguard: {source}: $.messages: expected a list of messages, found 5\n"
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(sessions: Path) -> None:
+    """As by the system's own hand: SIGPIPE, and not a word."""
+    argv = [sys.executable, "-m", "latchguard", "scan", str(sessions)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdout.close()
+        said = ran.stderr.read()
+    assert (ran.returncode, said) == (-signal.SIGPIPE, b"")
+
+
+def test_an_interrupt_is_said_and_leaves_no_part_of_a_report(
+    sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 130, one line, and neither the report nor a piece of it."""
+
+    def interrupt(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    report = tmp_path / "report.json"
+    monkeypatch.setattr("latchguard.repair.looking.plan_bytes", interrupt)
+    monkeypatch.setattr(sys, "argv", ["latchguard", "scan", "--report", str(report), str(sessions)])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip() == "latchguard: interrupted; nothing is half done"
+    assert list(tmp_path.glob("report*")) == []
+
+
+@pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
+def test_no_color_means_no_colour(sessions: Path, value: str, coloured: bool) -> None:
+    """On a terminal the name of a file is bold, unless the environment asks for none."""
+    reader, writer = pty.openpty()
+    argv = [sys.executable, "-m", "latchguard", "scan", str(sessions / "sick.json")]
+    with subprocess.Popen(argv, stdout=writer, env={**os.environ, "NO_COLOR": value}) as ran:
+        os.close(writer)
+        shown = os.read(reader, 4096)
+        ran.terminate()
+    os.close(reader)
+    assert (b"\x1b[1m" in shown) is coloured

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping
@@ -32,6 +34,14 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader of the output went away: end as the system would have ended it, quietly
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGPIPE)
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
@@ -49,6 +59,7 @@ def latchguard() -> None:
 
     Exit status: 0 clean or repaired, 1 findings, 2 usage, 3 findings left after a repair, 4 a kernel broke the
     protocol, 10 not found, 11 busy, 12 lost a race, 20 store or file system failed, 70 a bug, 130 interrupted.
+    Where the reader of the output goes away, the command ends by SIGPIPE (141 in a shell).
     """
 
 
@@ -58,8 +69,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal of any encoding shows what it can
     try:
-        result = latchguard.main(standalone_mode=False)
+        result = latchguard.main(standalone_mode=False, color=False if os.environ.get("NO_COLOR") else None)
     except click.exceptions.Abort:
+        click.echo("latchguard: interrupted; nothing is half done", err=True)
         status = Status.INTERRUPTED
     except click.ClickException as error:
         error.show()

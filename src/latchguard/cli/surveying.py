@@ -279,8 +279,14 @@ def _report_file(path: str) -> Iterator[Callable[[str], object]]:
     part = f"{path}.latchguard-report"  # a name that no scan of this directory takes for a session
     try:
         number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            yield file.write
-        os.replace(part, path)  # noqa: PTH105  # the path is a string as click gave it
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                yield file.write
+            os.replace(part, path)  # noqa: PTH105  # the path is a string as click gave it
+        except BaseException:
+            os.unlink(part)  # noqa: PTH108  # the same
+            raise
+    except BrokenPipeError:
+        raise  # of stdout, not of the report
     except OSError as error:
         raise FileSystemError("write the report", path, error.errno or 0, error.strerror or str(error)) from error

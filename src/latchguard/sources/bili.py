@@ -276,12 +276,14 @@ def view_session(document: Any) -> BiliView:
     """Give the typed view of a session document.
 
     Raises:
-        NoSessionError: there is no object `state` with refs or blocks where one belongs.
+        NoSessionError: there is no object `state` with refs or blocks where one belongs, or `messages` is no list.
     """
     root, record = _record(document)
     if not is_session(document):
         path = format_path((*root, "state"))
         raise NoSessionError(path, "a session's state with messageRefs or blocks", cut(record.get("state", document)))
+    if not isinstance(record.get("messages"), list | None):
+        raise NoSessionError(format_path((*root, "messages")), "a list of messages", cut(record["messages"]))
     faults: list[Fault] = []
     place: Path = (*root, "state")
     return BiliView(
