@@ -127,7 +127,8 @@ def test_a_frame_is_kept(mode: int) -> None:
         (b'{"state":5}', "no-session"),
         (b'{"payload":{"state":[]}}', "no-session"),
         (b'{"payload":5}', "no-session"),
-        (b'{"model":"gpt-5","input":[{"type":"message","role":"user","content":"x"}]}', "format-unsupported"),
+        (b'{"model":"gpt-5","input":"x"}', "format-undecided"),
+        (b'{"items":[{"type":"book"}]}', "format-undecided"),
         (b'{"type":"summary","leafUuid":"u"}\n{"type":"user","uuid":"u","sessionId":"s"}\n', "format-unsupported"),
         (b"SQLite format 3\0" + b"CREATE TABLE latchguard_session", "format-unsupported"),
         (b"SQLite format 3\0" + bytes(100), "no-json"),
@@ -203,7 +204,7 @@ def test_a_wanted_format_is_not_detected() -> None:
     """A format that is named is taken at its word; one that is not planned here is refused."""
     assert plan_bytes(RAW, format="bili").format == "bili"
     with pytest.raises(LatchguardError) as caught:
-        plan_bytes(RAW, format="anthropic")
+        plan_bytes(RAW, format="codex-jsonl")
     assert caught.value.code == "format-unsupported"
 
 

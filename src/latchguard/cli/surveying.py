@@ -16,7 +16,7 @@ from attrs import frozen
 from latchguard.cli.output import TextReport, complain
 from latchguard.cli.progress import show_progress
 from latchguard.cli.status import Status, error_status
-from latchguard.core.errors import SessionNotFoundError
+from latchguard.core.errors import LatchguardError, SessionNotFoundError
 from latchguard.core.findings import Repair
 from latchguard.core.proof import MARKERS
 from latchguard.repair.errors import FileSystemError, escape
@@ -96,6 +96,7 @@ def survey_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *,
         sources: tuple[str, ...],
         allow: str,
+        profile: str | None,
         only: Sequence[str],
         skip: Sequence[str],
         marker: Sequence[re.Pattern[str]],
@@ -111,7 +112,8 @@ def survey_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **rest: Any,
     ) -> Any:
         limits = Limits(max_file_bytes, max_frame_bytes, max_depth, max_nodes)
-        plan = PlanOptions(Repair(allow), frozenset(only) or None, frozenset(skip), (*MARKERS, *marker), limits)
+        markers = (*MARKERS, *marker)
+        plan = PlanOptions(Repair(allow), frozenset(only) or None, frozenset(skip), markers, limits, profile)
         return command(Survey(sources, plan, format_name, session, jobs, as_json, report), **rest)
 
     for option in reversed(_OPTIONS):
@@ -145,6 +147,17 @@ def _check_report(_context: click.Context, _parameter: click.Parameter, value: s
     return value
 
 
+def _check_profile(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        from latchguard.egress.profiles import resolve_profile  # noqa: PLC0415  # only where one is named
+
+        try:
+            resolve_profile(value)
+        except LatchguardError as error:
+            raise click.BadParameter(str(error)) from error
+    return value
+
+
 def _compile(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> list[re.Pattern[str]]:
     try:
         return [re.compile(pattern) for pattern in value]
@@ -163,6 +176,10 @@ _OPTIONS: Final = (
         default=Repair.PLACEHOLDER.value,
         show_default=True,
         help="The dearest repair that is made.",
+    ),
+    click.option(
+        "--profile", metavar="NAMES", callback=_check_profile,
+        help="What the target of stored request bodies demands: names of `latchguard rules --profiles`.",
     ),
     click.option("--format", "format_name", type=click.Choice(FORMATS), help="The sources' format; else detected."),
     click.option("--session", metavar="ID", help="Look at this session only."),

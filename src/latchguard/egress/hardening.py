@@ -103,6 +103,7 @@ class _Run:
     recorded: Any = None
     decoded: bool = False  # from JSON bytes: it holds nothing that JSON could not carry
     whole: bool = False  # ... by orjson: as it came, it holds no surrogate half
+    looks_at: Callable[[str], bool] | None = None
 
 
 _Find: TypeAlias = Callable[[_Run], Mapping[Trigger, Sequence[Hit]]]
@@ -169,7 +170,7 @@ def harden(
     return Hardened(run.draft.body, findings, failed)
 
 
-def harden_json(
+def harden_json(  # noqa: PLR0913  # a body, and what is known of it
     raw: bytes,
     wire: Wire | str | None = None,
     *,
@@ -178,6 +179,7 @@ def harden_json(
     session: str | None = None,
     error: str | None = None,
     recorded: Any = None,
+    looks_at: Callable[[str], bool] | None = None,
 ) -> HardenedJson:
     """Check and repair one outbound request body as bytes; every byte outside a repaired span is copied.
 
@@ -189,6 +191,7 @@ def harden_json(
         session: as for `harden`.
         error: as for `harden`.
         recorded: as for `harden`.
+        looks_at: says of a rule's slug whether it is looked at; None for all.
 
     Returns:
         The bytes to send (*raw* itself where nothing changed), and what was found.
@@ -205,7 +208,7 @@ def harden_json(
         raise InvalidValueError("raw", "bytes", type(raw).__name__)
     body, whole = _parse(raw)
     options = _options(body, wire, profile, allow)
-    run = _Run(Draft(body), *options, session, error, recorded, decoded=True, whole=whole)
+    run = _Run(Draft(body), *options, session, error, recorded, decoded=True, whole=whole, looks_at=looks_at)
     findings, failed = _harden(run)
     if run.draft.body is not body and (exact := _parse_wide(raw)) is not None:
         run = evolve(run, draft=Draft(exact))
@@ -281,7 +284,8 @@ def _run_arguments(run: _Run) -> Iterator[Finding]:
 
 
 def _applies(rule: EgressRule, run: _Run) -> bool:
-    return run.wire in rule.wires and (rule.demand is None or rule.demand in run.demands)
+    wanted = run.looks_at is None or run.looks_at(rule.slug)
+    return wanted and run.wire in rule.wires and (rule.demand is None or rule.demand in run.demands)
 
 
 class _Look:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import evolve
 
-from latchguard.core.findings import permits
+from latchguard.core.findings import Wire, permits
 from latchguard.core.jsonspans import Insert, JsonSpans, Path, Replace, edit_json
 from latchguard.core.jsontext import dump_json
 from latchguard.repair.bili_latches import check_latches
@@ -29,6 +29,7 @@ from latchguard.sources.reading import read_json
 __all__ = ["apply_plan", "plan_bytes"]
 
 _BILI: Final = "bili"
+_BODIES: Final = frozenset(wire.value for wire in Wire)
 _Check: TypeAlias = Callable[[BiliView, JsonSpans, PlanOptions], Iterable[Change]]
 
 _CHECKS: Final[tuple[_Check, ...]] = (
@@ -58,7 +59,11 @@ def plan_bytes(raw: bytes, *, format: str | None = None, options: PlanOptions | 
     """
     options = options or PlanOptions()
     framed = unframe(raw, options.limits)
-    document = _read(raw, framed, format, options)
+    found, document = _read(raw, framed, format, options)
+    if found != _BILI:
+        from latchguard.repair.bodies import plan_bodies  # noqa: PLC0415  # all rules of requests, for bodies only
+
+        return plan_bodies(raw, found, options)
     view = view_session(document)
     spans = JsonSpans(framed.body)
     changes = [change for check in _CHECKS for change in check(view, spans, options)]
@@ -90,6 +95,10 @@ def apply_plan(raw: bytes, plan: Plan) -> bytes:
         return raw
     if (found := digest(raw)) != plan.before:
         raise SourceChangedError("file", plan.before, found)
+    if plan.format != _BILI:
+        from latchguard.repair.bodies import apply_bodies  # noqa: PLC0415  # the same
+
+        return apply_bodies(raw, plan)
     # The plan was made of these very bytes, within limits.
     framed = unframe(raw, Limits(file_bytes=sys.maxsize, frame_bytes=sys.maxsize - 1))
     spans = JsonSpans(framed.body)
@@ -99,8 +108,9 @@ def apply_plan(raw: bytes, plan: Plan) -> bytes:
     return frame(evolve(framed, body=edit_json(framed.body, [step.edit for step in plan.steps])))
 
 
-def _read(raw: bytes, framed: Framed, wanted: str | None, options: PlanOptions) -> Any:
-    """Give the document, if it is, or is said to be, a session of the one format that is planned here."""
+def _read(raw: bytes, framed: Framed, wanted: str | None, options: PlanOptions) -> tuple[str, Any]:
+    """Give the format, if it is one that is planned here, and the document, if it is one."""
+    document: Any = None
     try:
         document = read_json(framed.body, options.limits)
     except SourceError:
@@ -109,11 +119,13 @@ def _read(raw: bytes, framed: Framed, wanted: str | None, options: PlanOptions) 
             raise
     else:
         found = wanted or (_BILI if framed.header else detect_value(document))
-        if found == _BILI or (found is None and _names_session(document)):
-            return document
+        if found is None and _names_session(document):
+            found = _BILI
     if found is None:
         raise FormatUndecidedError("$", "a session whose format shows", type(document).__name__)
-    raise UnplannableFormatError("$", f"a session of format {_BILI}", found)
+    if found != _BILI and (found not in _BODIES or framed.header):
+        raise UnplannableFormatError("$", f"a session of format {_BILI}, or request bodies", found)
+    return found, document
 
 
 def _names_session(document: Any) -> bool:

@@ -45,6 +45,7 @@ class PlanOptions:
         skip: rule slugs to pass over.
         markers: what stands between head and tail of a clip.
         limits: what a source may cost.
+        profile: what the target of stored request bodies demands beyond its wire.
     """
 
     allow: Repair = Repair.PLACEHOLDER
@@ -52,6 +53,7 @@ class PlanOptions:
     skip: frozenset[str] = frozenset()
     markers: tuple[re.Pattern[str], ...] = MARKERS
     limits: Limits = field(factory=Limits)
+    profile: str | None = None
 
     def looks_at(self, rule: str) -> bool:
         """Say whether findings of *rule* are asked for."""

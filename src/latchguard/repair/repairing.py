@@ -119,7 +119,7 @@ def _repair(run: RepairRun, source: FileSource, format_name: str | None, options
         if not plan.steps:
             return Outcome(source.path, source.named, plan)
         new = apply_plan(found.raw, plan)
-        again = plan_bytes(new, format=format_name, options=options)
+        again = plan_bytes(new, format=plan.format, options=options)  # what is left may not show its format any more
         if again.steps or new == found.raw:
             raise UnsettledPlanError(source.path, len(again.steps))
         run.replace(handle, found, new, plan)

@@ -33,6 +33,7 @@ FORMATS: Final = (
 _SQLITE: Final = b"SQLite format 3\0"
 _SCHEMA_BYTES: Final = 2**16  # the schema's tables stand on the first pages
 _TABLES: Final = {"latchguard": (b"latchguard_",), "agents-sqlite": (b"agent_sessions", b"agent_messages")}
+_HISTORIES: Final = ("messages", "contents", "input", "items")  # the keys under which a body keeps its history
 _RECORDS_LOOKED_AT: Final = 20
 _CODEX_TYPES: Final = frozenset(
     {"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"}
@@ -91,7 +92,8 @@ def _records(raw: bytes) -> Iterator[Any]:
 def _detect_record(record: Any) -> str | None:
     if not isinstance(record, dict):
         return None
-    if record.get("type") in _CODEX_TYPES and isinstance(record.get("payload"), dict):
+    kind = record.get("type")
+    if isinstance(kind, str) and kind in _CODEX_TYPES and isinstance(record.get("payload"), dict):
         return "codex-jsonl"
     if "sessionId" in record and ("uuid" in record or "leafUuid" in record or "message" in record):
         return "claude-jsonl"
@@ -102,4 +104,9 @@ def _wire(value: Any) -> str | None:
     from latchguard.wire.detect import detect_wire  # noqa: PLC0415  # the wires: a third of the start, for few sources
 
     wire = detect_wire(value)
-    return None if wire is None else str(wire)
+    if wire is None:
+        return None
+    stored = value if isinstance(value, list) else next((value[key] for key in _HISTORIES if key in value), None)
+    entries = [entry for entry in stored if isinstance(entry, dict)] if isinstance(stored, list) else []
+    speaks = detect_wire(entries) is not None or any(isinstance(entry.get("role"), str) for entry in entries)
+    return str(wire) if speaks else None  # a key `items` or `input` alone is no history
