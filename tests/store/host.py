@@ -88,6 +88,11 @@ class HostStore:
             given = self.history(connection, session) if messages is None else messages
             return self.store.replay(session, given, connection=connection)
 
+    def messages(self, session: str) -> Sequence[Message]:
+        """Give the host's history."""
+        with self.engine.connect() as connection:
+            return self.history(connection, session)
+
     def state(self, session: str) -> ConversationState:
         """Give refs, latches and quarantine."""
         return self.store.state(session)

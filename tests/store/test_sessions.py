@@ -212,6 +212,14 @@ def test_restamp_keeps_the_rows_of_absent_messages(store: SessionStore) -> None:
     assert store.quarantine("s") == []
 
 
+def test_a_protected_message_that_is_back_stands_at_the_end(store: SessionStore) -> None:
+    """One that a restamp left out and an append brings again has its place where it came."""
+    store.append("s", [ONE, TWO, THREE], protected=["b"])
+    store.restamp("s", [ONE, THREE])
+    store.append("s", [TWO])
+    assert store.messages("s") == [ONE, THREE, TWO]
+
+
 def test_restamp_takes_new_messages_between_old_ones(store: SessionStore) -> None:
     """The history is the given one, in its order."""
     store.append("s", [ONE, TWO])

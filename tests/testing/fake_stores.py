@@ -110,6 +110,10 @@ class MemoryStore:
         known = self.all[session]
         return replay(list(known.messages.values()) if messages is None else messages, known.state)
 
+    def messages(self, session: str) -> list[Message]:
+        """Give the stored history."""
+        return list(self.all[session].messages.values())
+
     def state(self, session: str) -> ConversationState:
         """Give refs, latches and quarantine."""
         return self.all[session].state

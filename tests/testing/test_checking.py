@@ -221,7 +221,8 @@ class Hides(PlainKernel):
 
     def refuse(self, history: object, op: Json) -> str | None:
         """Refuse what makes no sense, and nothing else."""
-        return super().refuse(history, op) if op.get("op") != "fork" else None  # type: ignore[arg-type]
+        done = op.get("op") == "fork" and not self.malformed(history, op)  # type: ignore[arg-type]
+        return None if done else super().refuse(history, op)  # type: ignore[arg-type]
 
 
 def test_what_is_not_declared_has_to_be_refused() -> None:

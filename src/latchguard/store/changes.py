@@ -98,7 +98,8 @@ def write_change(
 def _plan_rows(
     part: Part, after: ConversationState, given: Mapping[str, Message], present: Container[str] | None
 ) -> _Rows:
-    plan = _Rows(part.header.next_number, reordered=_is_reordered(part, after))
+    reordered = present is not None and _is_reordered(part, after, present)
+    plan = _Rows(part.header.next_number, reordered=reordered)
     rows, identities = part.rows, after.identities
     named = given if present is None else present
     for message_id, ref in after.refs.items():
@@ -123,12 +124,12 @@ def _plan_rows(
     return plan
 
 
-def _is_reordered(part: Part, after: ConversationState) -> bool:
-    """Say whether a message stands after one that it stood before, or a new one before a known one."""
+def _is_reordered(part: Part, after: ConversationState, present: Container[str]) -> bool:
+    """Say whether a message stands after one that it stood before, or a new one or one that is back before others."""
     last: float = 0
     for message_id in after.refs:
         row = part.rows.get(message_id)
-        if row is None or not row.in_refs:
+        if row is None or (message_id in present and not row.present):
             last = inf
         elif row.position < last:
             return True
@@ -149,7 +150,7 @@ def _new_row(
 
 def _put(plan: _Rows, old: MessageRow, row: MessageRow) -> None:
     """Insert *row* in place of *old*; at the end where it is back, or where all are written anew."""
-    if plan.reordered or (row.present and not old.in_refs):
+    if plan.reordered or (row.present and not old.present):
         row = row._replace(position=plan.number())
     if not plan.reordered:
         plan.deleted.append(old.position)

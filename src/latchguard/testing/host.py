@@ -103,9 +103,11 @@ class Host:
         while crash and crash <= _MOST_WRITES:
             reply = self._do({**op, "crash": crash}, history)
             crash = crash + 1 if reply and any(event["event"] == "crashed" for event in reply["events"]) else None
-        before = self._latched_refs()
+        before, latched = self._latched_refs(), {key for key, held in self.run.model.latches.items() if held}
         if self._do(op, history) is not None:
             self._take(history)
+            # What a latch showed that is cleared by now is from here on the message's own text.
+            self.originals |= {entry["id"]: entry for entry in history if entry["id"] not in latched}
             self._note_moves(before)
 
     def _resend(self, dice: Dice) -> None:
@@ -120,7 +122,7 @@ class Host:
         if dice.once_in(2):  # from now on the host holds what it was shown
             self.history = echo
         else:
-            self.history = [{**entry, "text": self.originals[entry["id"]]["text"]} for entry in self.history]
+            self._forget_shown()
 
     def _edit(self, dice: Dice) -> None:
         position = self.position(dice, self.history)
@@ -143,6 +145,7 @@ class Host:
             self._take(self.history[:upto])
 
     def _release(self, dice: Dice) -> None:
+        self._forget_shown()  # who puts a drop back looks at the messages, not at what was shown of them
         drops = list(self.run.model.quarantine)
         self._do({"op": "release", "drop": dice.pick(drops) if drops else "none"})
 
@@ -221,13 +224,17 @@ class Host:
 
     # --- what it remembers ---
 
+    def _forget_shown(self) -> None:
+        """Hold the messages in their own form again."""
+        self.history = [self.originals[entry["id"]] for entry in self.history]
+
     def _take(self, history: Sequence[Json]) -> None:
         """Hold *history* from now on."""
         present = {entry["id"] for entry in history}
         self.removed += [self.originals[entry["id"]] for entry in self.history if entry["id"] not in present]
-        shown = {entry["id"]: entry["text"] for entry in self.history}
+        held = {entry["id"]: entry for entry in self.history}
         for entry in history:
-            if entry["id"] not in self.originals or entry["text"] != shown.get(entry["id"]):
+            if entry["id"] not in self.originals or entry != held.get(entry["id"]):
                 self.originals[entry["id"]] = entry
         self.history = list(history)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["LAWS", "Law", "Violation", "violation"]
+__all__ = ["LAWS", "Law", "Violation", "gravity", "violation"]
 
 
 _SHOWN: Final = 300
@@ -84,6 +84,14 @@ class Violation(AssertionError):  # noqa: N818  # a failed assertion, named for 
 
     def __str__(self) -> str:
         return f"{self.law.name} ({self.law.invariant}): {self.where}: expected {self.expected}, found {self.found}"
+
+
+_GRAVITY: Final = {name: rank for rank, name in enumerate(LAWS)}
+
+
+def gravity(broken: Violation) -> int:
+    """Give the rank of the law that is broken, 0 the gravest."""
+    return _GRAVITY[broken.law.name]
 
 
 @cache

@@ -157,10 +157,17 @@ class Model:
             return
         if op["op"] == "unlatch" and not self.latches.get(op["id"]):
             return
+        if op["op"] in ("latch", "unlatch") and reason == "identity-mismatch" and self._is_old_output(history, op):
+            return
         if not allowed:
             raise violation("capabilities", op["op"], "what is declared and well-formed is done", f"refused: {reason}")
         if reason not in allowed and op["op"] != "release":
             raise violation("right-reason", op["op"], f"one of {sorted(allowed)}", reason)
+
+    def _is_old_output(self, history: Sequence[Json], op: Json) -> bool:
+        """Whether the host holds a text that a latch once showed: a store may hold the message's own all the while."""
+        found = identity_of(next(message for message in history if message["id"] == op["id"]))
+        return any(found[:4] == identity[:4] and found[4] in texts for identity, texts in self.ever.items())
 
     def _check_change(self, history: Sequence[Json], op: Json, *, changed: bool) -> None:
         if op["op"] == "release" and op["drop"] in self.quarantine:
@@ -357,12 +364,14 @@ class Model:
             for drop in alike_drops(self.quarantine, op["drop"])
         }
         revivals = {drop: homes for drop, homes in found.items() if len(homes) == 1}
+        homes, is_view = frozenset().union(*revivals.values()), self.quarantine[op["drop"]].latch.view is not None
         fates = Fates()
-        for key in frozenset().union(*revivals.values()):
+        for key in homes:
             for latch in self.latches.get(key, ()):
                 waits = latch.identity != self.known[key]
                 reasons = {"superseded"} | ({differs(self.known[key], latch.identity)} if waits else set())
-                fates.by_latch[key, latch] = Fate(frozenset((key,)), frozenset(reasons))
+                gives_way = len(homes) == 1 and (latch.view is not None) == is_view
+                fates.by_latch[key, latch] = Fate(frozenset(() if gives_way else (key,)), frozenset(reasons))
         return Plan(fates, revivals=revivals, must_revive=[(frozenset(found), 1)])
 
     def _plan_restamp(self, history: Sequence[Json], _op: Json, protected: Collection[str]) -> Plan:

@@ -55,6 +55,9 @@ class Store(Protocol):
     def replay(self, session: str, messages: Sequence[Message] | None = None) -> Replay:
         """Give what the model sees."""
 
+    def messages(self, session: str) -> Sequence[Message]:
+        """Give the stored history in its original form."""
+
     def state(self, session: str) -> ConversationState:
         """Give refs, latches and quarantine."""
 
@@ -77,6 +80,7 @@ class StoreKernel:
         self._count = 0
         self._session = ""
         self._exists = False
+        self._given: set[Message] = set()
 
     def restart(self) -> None:
         """Go on with a session that is not there yet."""
@@ -145,12 +149,20 @@ class StoreKernel:
         if not self._exists or len({entry["id"] for entry in history}) < len(history):
             events.append({"event": "replayed", "applied": [], "refused": []})
             return list(history)
-        if op.get("op") == "reload":  # what is stored, not what the host has
-            replayed = self.store.replay(self._session)
-        else:
-            replayed = self.store.replay(self._session, [to_message(entry) for entry in history])
+        replayed = self._replay([to_message(entry) for entry in history], op)
         events.append(report_replay(replayed))
         return [{"id": message.id, "text": message.text} for message in replayed.messages]
+
+    def _replay(self, held: Sequence[Message], op: Json) -> Replay:
+        if op.get("op") != "reload":
+            self._given.update(held)
+            return self.store.replay(self._session, held)
+        stored = {message.id: message for message in self.store.messages(self._session)}
+        if list(stored.values()) == held:
+            return self.store.replay(self._session)
+        # A host may hold another form than the stored one: what it was shown. One that it never gave is the store's.
+        mixed = [message if stored.get(message.id) in self._given else stored[message.id] for message in held]
+        return self.store.replay(self._session, mixed)
 
     def _report(self, stored: ConversationState) -> Json:
         drops = self.store.quarantine(self._session) if self._exists else ()
