@@ -7,22 +7,26 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from latchguard import AsyncSessionStore, Kind, Message, Role, SessionStore
-from latchguard.core.errors import StaleStateError
+from latchguard.core.errors import StaleStateError, StoreBusyError
 from tests.store.conftest import make_database
+from tests.store.test_texts import ODD
 
 ONE = Message("a", Role.USER, Kind.TEXT, "one")
 TWO = Message("b", Role.USER, Kind.TEXT, "two")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
     """A database with an asynchronous driver."""
     if request.param == "sqlite":
         yield f"sqlite+aiosqlite:///{tmp_path}/own.db"
-    else:
-        yield from make_database("postgresql")
+        return
+    for made in make_database(request.param):
+        yield made.replace("mysql+pymysql:", "mysql+asyncmy:")  # PostgreSQL's driver is both
 
 
 def run(url: str, use: Callable[[AsyncSessionStore], Awaitable[None]]) -> None:
@@ -57,6 +61,49 @@ def test_a_conversation(url: str) -> None:
         assert await store.sessions() == ["s"]
 
     run(url, use)
+
+
+def test_texts_come_back(url: str) -> None:
+    """Any text, as from the drivers that are not asynchronous; marks of every parameter style too."""
+    texts = {**ODD, "marks": "100% %s %(a)s ? :a $1 \\ ' \""}
+
+    async def use(store: AsyncSessionStore) -> None:
+        calls = [Message(name, Role.ASSISTANT, Kind.TOOL_CALL, one, one, one) for name, one in texts.items()]
+        await store.append("s", calls)
+        await store.append("s", [ONE])
+        for one in texts.values():
+            await store.latch("s", ONE, one)
+            assert (await store.replay("s")).messages == [*calls, evolve(ONE, text=one)]
+        assert await store.messages("s") == [*calls, ONE]
+
+    run(url, use)
+
+
+def test_a_held_lock_is_busy(url: str) -> None:
+    """The error of each driver says whether trying again may help."""
+
+    async def use(store: AsyncSessionStore) -> None:
+        await store.append("s", [ONE])
+        other = AsyncSessionStore(impatient(store.engine.url))
+        async with store.engine.connect() as connection:
+            await store.append("s", [TWO], connection=connection.sync_connection)
+            with pytest.raises(StoreBusyError):
+                await other.append("s", [TWO])
+            await connection.rollback()
+        await other.close()
+        assert await store.messages("s") == [ONE]
+
+    run(url, use)
+
+
+def impatient(url: URL) -> AsyncEngine:
+    """Give an engine that waits a second for a lock, or less."""
+    arguments: dict[str, dict[str, Any]] = {
+        "sqlite": {"timeout": 0.05},
+        "postgresql": {"options": "-c lock_timeout=50"},
+        "mysql": {"init_command": "SET innodb_lock_wait_timeout = 1"},
+    }
+    return create_async_engine(url, connect_args=arguments[url.get_backend_name()])
 
 
 def test_a_turn(url: str) -> None:
