@@ -382,3 +382,14 @@ def test_no_color_means_no_colour(sessions: Path, value: str, coloured: bool) ->
         ran.terminate()
     os.close(reader)
     assert (b"\x1b[1m" in shown) is coloured
+
+
+def test_a_known_format_that_is_not_repaired_is_said_to_be_left(tmp_path: Path, state: Path) -> None:
+    """A rollout of a coding agent is named for what it is; it is a finding, and untouched."""
+    source = tmp_path / "rollout.jsonl"
+    raw = b'{"type":"session_meta","payload":{}}\n{"type":"response_item","payload":{}}\n'
+    source.write_bytes(raw)
+    ran = latchguard("repair", "--apply", source, state=state)
+    assert (ran.returncode, source.read_bytes()) == (3, raw)
+    told = "found codex-jsonl, which is known, but not repaired here; reported and left alone"
+    assert ran.stderr == f"latchguard: {source}: $: {told}\n"

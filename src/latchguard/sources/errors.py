@@ -100,3 +100,6 @@ class UnplannableFormatError(SourceError):
     """The format is known, but repairs of it are planned elsewhere or not at all."""
 
     code: ClassVar[str] = "format-unsupported"
+
+    def __str__(self) -> str:
+        return f"{self.where}: found {self.found}, which is known, but not repaired here; reported and left alone"
