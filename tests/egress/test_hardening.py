@@ -267,7 +267,7 @@ def test_a_rule_that_raises_costs_neither_the_request_nor_the_arguments(
     """It is left out for that body and named; the other rules of its area and the argument rules have run."""
 
     def explode(hit: Hit, scene: Scene) -> Iterator[Fix]:
-        raise RuntimeError("boom")
+        raise RuntimeError("boom \n\x1b[31m" + "long " * 99)
 
     (rules, find), *others = hardening._AREAS
     broken = tuple(evolve(rule, check=explode) if rule.slug == "orphan-result" else rule for rule in rules)
@@ -277,7 +277,12 @@ def test_a_rule_that_raises_costs_neither_the_request_nor_the_arguments(
     assert hardened.failed == ("orphan-result",)
     assert [finding.rule for finding in hardened.findings] == ["unanswered-call", "args-invalid-json"]
     assert hardened.body["messages"][1] == result("gone")
-    assert [record.levelname for record in caplog.records if "orphan-result" in record.getMessage()] == ["ERROR"]
+    (logged,) = (record for record in caplog.records if "orphan-result" in record.getMessage())
+    assert logged.levelname == "ERROR"
+    first, *trace = caplog.handler.format(logged).splitlines()
+    assert first.endswith(r"raised RuntimeError: 'boom \n\x1b[31m" + "long " * 10 + "lon'")
+    assert "test_hardening.py" in "".join(trace)
+    assert "\x1b" not in caplog.text
 
 
 def test_a_walk_that_raises_costs_its_area_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from traceback import format_tb
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -270,9 +271,12 @@ def _run_areas(run: _Run, failed: dict[str, None]) -> Iterator[Finding]:
                 continue
             try:
                 yield from _run_rule(rule, look)
-            except Exception:  # noqa: BLE001  # a rule that raises costs neither the request nor the other rules
+            except Exception as error:  # noqa: BLE001  # a rule that raises costs neither request nor other rules
                 failed[rule.slug] = None
-                _LOG.exception("rule %s raised on a body and was left out for it", rule.slug)
+                # What it says may quote the body: the trace goes in without it.
+                trace = "".join(format_tb(error.__traceback__))
+                kind = type(error).__name__
+                _LOG.error("%s left out for a body, raised %s: %s\n%s", rule.slug, kind, _shown(str(error)), trace)
 
 
 def _run_arguments(run: _Run) -> Iterator[Finding]:
