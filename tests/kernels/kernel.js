@@ -108,6 +108,7 @@ function restamp(state, history, op) {
 
 function latch(state, m, op) {
   if (!latchable(m)) return [{ event: "refused", reason: "forbidden-kind" }];
+  if (state.refs[m.id] === undefined) return [{ event: "refused", reason: "unassigned-ref" }];
   const old = state.latches.find((l) => l.ref === state.refs[m.id]);
   const made = { ref: state.refs[m.id], identity: identity(m), text: op.text };
   if (old && same(old, made)) return [];

@@ -25,7 +25,7 @@ import hypothesis
 import orjson
 import pytest
 
-from tests.mutation.harness import REACHED, conforms
+from tests.mutation.harness import FEW_RUNS, REACHED, conforms, is_beyond
 from tests.mutation.mutants import Mutant, mutants_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -84,6 +84,11 @@ def run_harness(_: str) -> int:
     return 0 if conforms() else 1
 
 
+def run_harness_briefly(_: str) -> int:
+    """Hold the core against the harness in a few runs."""
+    return 0 if conforms(FEW_RUNS) else 1
+
+
 def start(module: str, mutant: Mutant | None, timeout_s: int, judge: Judge) -> int:
     """Fork a child that runs the tests quietly on the mutant; give its process id."""
     child = os.fork()
@@ -125,6 +130,11 @@ def check(module: str, judge: Judge = run_tests) -> bool:
     timeout_s = LEAST_TIMEOUT_S + int(4 * (time.monotonic() - began))  # a mutant that runs longer is found
     path = CORE / f"{module}.py"
     mutants = list(mutants_of(path.read_text(), str(path)))
+    if judge is run_harness:
+        hidden = [mutant for mutant in mutants if is_beyond(module, mutant)]
+        hidden = list(survivors_of(module, hidden, timeout_s, run_harness_briefly))
+        print(f"{module}: {len(hidden)} of {len(mutants)} mutants are beyond what a kernel can show")  # noqa: T201
+        mutants = [mutant for mutant in mutants if mutant not in hidden]
     survivors = sorted(survivors_of(module, mutants, timeout_s, judge), key=lambda mutant: mutant.line)
     score = 1 - len(survivors) / len(mutants)
     target = 0.95 if module in HIGH_TARGET else 0.90

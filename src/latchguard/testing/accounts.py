@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
 from latchguard.testing.laws import violation
 from latchguard.testing.protocol import BLOCKED, Json, ref_number
 
-__all__ = ["Account", "Slots", "check_kept_refs", "check_moved", "check_new_refs", "read_account"]
+__all__ = [
+    "Account",
+    "Slots",
+    "check_kept_refs",
+    "check_moved",
+    "check_new_refs",
+    "read_account",
+    "stray_key",
+    "stray_ref",
+]
 
 # The latches on one message, by whether it is a view: text and name of the view.
 Slots: TypeAlias = dict[bool, tuple[str, str | None]]
+
+_STRAY: Final = "\0nobody at "
 
 
 @frozen
@@ -32,14 +43,28 @@ class Account:
     quarantine: Mapping[str, tuple[str, str | None, str]]
 
 
-def read_account(report: Mapping[str, Any]) -> Account:
+def stray_key(ref: str) -> str:
+    """Give what stands for the message id of an adopted latch whose *ref* no message holds."""
+    return _STRAY + ref
+
+
+def stray_ref(key: str) -> str | None:
+    """Give the ref that *key* stands for, None where it is the id of a message."""
+    return key.removeprefix(_STRAY) if key.startswith(_STRAY) else None
+
+
+def read_account(report: Mapping[str, Any], strays: Collection[str] = ()) -> Account:
     """Read a report.
+
+    Args:
+        report: the event.
+        strays: refs that adopted latches may have although no message holds them.
 
     Raises:
         Violation: a ref is none, two messages share one, a latch has a ref that no message has, a message has two
             latches of a class, or a drop id stands for two drops.
     """
-    holders = _invert(report["refs"])
+    holders = {ref: stray_key(ref) for ref in strays} | _invert(report["refs"])
     bound: defaultdict[str, Slots] = defaultdict(dict)
     for latch in report["latches"]:
         text, view, ref = latch["text"], latch.get("view"), latch["ref"]

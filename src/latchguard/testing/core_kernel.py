@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, Final
+
+from attrs import evolve
 
 from latchguard.core.codec import dump_latch, dump_state, load_state
 from latchguard.core.errors import LatchError, LatchguardError
 from latchguard.core.jsontext import dump_json, load_json
-from latchguard.core.latches import Latch, ViewLatch
+from latchguard.core.latches import NO_IDENTITY, EmergencyTruncateLatch, Latch, ViewLatch, latch_order
 from latchguard.core.message import Message
+from latchguard.core.reasons import Reason
 from latchguard.core.replaying import LatchOutcome, Replay, replay
 from latchguard.core.restamping import restamp
 from latchguard.core.state import ConversationState
@@ -28,8 +31,8 @@ class CoreKernel:
     """
 
     capabilities: Sequence[str] = (
-        "unlatch", "view-latch", "protect", "numbering", "fork", "own-output", "replay-report", "unknown-fields",
-        "lone-surrogates",
+        "unlatch", "view-latch", "protect", "numbering", "fork", "adopt", "own-output", "replay-report", "versions",
+        "unknown-fields", "lone-surrogates",
     )  # fmt: skip
 
     def step(self, state: Any, history: Sequence[Json], op: Json) -> Json:
@@ -37,10 +40,10 @@ class CoreKernel:
         before = ConversationState() if state is None else load_state(dump_json(state))
         events: list[Json] = []
         after = before
-        if check_op(history, op):
-            events.append({"event": "refused", "reason": "malformed"})
-        elif needed_capabilities(op) - set(self.capabilities):
+        if needed_capabilities(op) - set(self.capabilities):
             events.append({"event": "refused", "reason": "unsupported"})
+        elif check_op(history, op) and not _is_for_the_core(op):
+            events.append({"event": "refused", "reason": "malformed"})
         else:
             try:
                 after = self.change(before, [self.read(entry) for entry in history], op, events)
@@ -62,17 +65,19 @@ class CoreKernel:
     def change(  # noqa: PLR0911  # an op a return
         self, state: ConversationState, messages: Sequence[Message], op: Json, events: list[Json]
     ) -> ConversationState:
-        """Give the state after a well-formed *op*; add what it has to say to *events*."""
-        by_id = {message.id: message for message in messages}
+        """Give the state after *op*, or let the core refuse it; add what it has to say to *events*."""
+        find: Callable[..., Any] = {message.id: message for message in messages}.get
         match op["op"]:
             case "append":
-                return state.assign([by_id[key] for key in op["ids"]], protected=op.get("protected") or ())
+                return state.assign([find(key) for key in op["ids"]], protected=op.get("protected") or ())
             case "latch":
-                return state.latch(by_id[op["id"]], op["text"], view=op.get("view"))
+                return state.latch(find(op["id"]), op.get("text"), view=op.get("view"))  # type: ignore[arg-type]
             case "unlatch":
-                return state.unlatch(by_id[op["id"]])
+                return state.unlatch(find(op["id"]))
             case "edit":
-                return state.assign([by_id[op["id"]]])
+                return state.assign([find(op["id"])])
+            case "adopt":
+                return _adopt(state, op)
             case "restamp":
                 result = restamp(state, messages, numbering=op.get("numbering"))
                 events.append({"event": "moved", "refs": dict(result.moved)})
@@ -88,6 +93,18 @@ class CoreKernel:
     def replay(self, state: ConversationState, messages: Sequence[Message]) -> Replay:
         """Give what the model would be sent, and what became of each latch."""
         return replay(messages, state)
+
+
+def _adopt(state: ConversationState, op: Json) -> ConversationState:
+    """Put a latch without an identity into force, as a state of an older release holds it."""
+    ref, view = op["ref"], op.get("view")
+    latch: Latch = EmergencyTruncateLatch(ref, NO_IDENTITY, "", op["text"])
+    if view is not None:
+        latch = ViewLatch(ref, NO_IDENTITY, "", op["text"], view)
+    if any(other.ref == ref and type(other) is type(latch) for other in state.latches):
+        raise LatchError(state.refs.holder(ref) or "", ref, Reason.SUPERSEDED)
+    latches = tuple(sorted((*state.latches, latch), key=latch_order))
+    return evolve(state, latches=latches, version=state.version + 1)
 
 
 def to_message(entry: Json) -> Message:
@@ -108,7 +125,8 @@ def report_state(state: ConversationState) -> Json:
         content = {"text": drop.latch.text, "view": _view_of(drop.latch), "reason": str(drop.reason)}
         quarantine.append({"drop": f"{name}-{seen[name]}", **content})
     latches = [_name_latch(latch) for latch in state.latches]
-    return {"event": "report", "refs": dict(state.refs), "latches": latches, "quarantine": quarantine}
+    counts = {"version": state.version, "epoch": state.epoch}
+    return {"event": "report", "refs": dict(state.refs), "latches": latches, "quarantine": quarantine, **counts}
 
 
 def report_replay(replayed: Replay) -> Json:
@@ -128,3 +146,8 @@ def _name_latch(latch: Latch) -> Json:
 
 def _view_of(latch: Latch) -> str | None:
     return latch.view if isinstance(latch, ViewLatch) else None
+
+
+def _is_for_the_core(op: Json) -> bool:
+    """Whether the core can be asked for a malformed *op*: then it is the core that has to refuse it."""
+    return op.get("op") in ("latch", "edit", "restamp") or (op.get("op") == "append" and isinstance(op["ids"], list))

@@ -11,10 +11,12 @@ from typing import Any, Final, TypeAlias
 
 from attrs import field, frozen
 
-__all__ = ["Fate", "Fates", "Held", "Identity", "differs", "identity_of", "is_form", "plan_restamp"]
+__all__ = ["UNIDENTIFIED", "Fate", "Fates", "Held", "Identity", "differs", "identity_of", "is_form", "plan_restamp"]
 
 Identity: TypeAlias = tuple[str, str, str | None, str | None, str]
 
+# What a latch from before identities were kept was made for: no message is that.
+UNIDENTIFIED: Final[Identity] = ("", "", None, None, "")
 _GONE: Final = frozenset(("gone",))
 _AMBIGUOUS: Final = frozenset(("ambiguous",))
 _BLOCKED: Final = frozenset(("blocked-ref",))
@@ -63,6 +65,8 @@ def identity_of(message: Mapping[str, Any]) -> Identity:
 
 def differs(found: Identity, wanted: Identity) -> str:
     """Name the first of role, kind, hash in which two identities differ."""
+    if wanted == UNIDENTIFIED:
+        return "no-identity"
     if found[0] != wanted[0]:
         return "role-mismatch"
     return "kind-mismatch" if found[1] != wanted[1] else "hash-mismatch"
@@ -96,16 +100,56 @@ def plan_restamp(
     """
     fates = Fates()
     wanted = dict.fromkeys(latch.identity for held in latches.values() for latch in held)
+    unsure = {*shadows, *(new[key] for key in protected if key in new)}
+    echoes = _sure_echoes(known, latches, new, unsure) if own_output else {}
+    if UNIDENTIFIED in wanted:
+        del wanted[UNIDENTIFIED]
+        _keep_unidentified(fates, latches, new, protected)
     for identity in wanted:
         hosts = {
             host: sorted((latch for latch in held if latch.identity == identity), key=lambda latch: latch.view or "")
             for host, held in latches.items()
             if any(latch.identity == identity for latch in held)
         }
-        _Case(identity, known, hosts, new, frozenset(protected), superseded, identity in shadows, own_output).decide(
-            fates
-        )
+        shadowed = identity in shadows
+        case = _Case(identity, known, hosts, new, frozenset(protected), superseded, shadowed, own_output, echoes)
+        case.decide(fates)
     return fates
+
+
+def _keep_unidentified(
+    fates: Fates, latches: Mapping[str, Sequence[Held]], new: Mapping[str, Identity], protected: Collection[str]
+) -> None:
+    """A latch without an identity stays with the id of its message."""
+    for host, held in latches.items():
+        reason = "blocked-ref" if host in protected else "no-identity"
+        homes = frozenset((host,)) if host in new and host not in protected else _NOTHING
+        for latch in held:
+            if latch.identity == UNIDENTIFIED:
+                fates.by_latch[host, latch] = Fate(homes, _NOTHING if homes else frozenset((reason,)))
+
+
+def _sure_echoes(
+    known: Mapping[str, Identity],
+    latches: Mapping[str, Sequence[Held]],
+    new: Mapping[str, Identity],
+    unsure: Collection[Identity],
+) -> dict[str, str]:
+    """Give message id before -> the new id under which our output for it, and for nothing else, was sent back."""
+    wanted = [
+        (host, form) for host, held in latches.items() for latch in held for form in (latch.identity, latch.shows)
+    ]
+    found: dict[str, str] = {}
+    for host, held in latches.items():
+        forms = {form for other, form in wanted if other == host}
+        echoes = [key for key, identity in new.items() if identity in forms]
+        if host in new or len(echoes) != 1 or len({latch.identity for latch in held}) > 1:
+            continue
+        echo = new[echoes[0]]
+        rivals = {other for other, form in wanted if form == echo}
+        if echoes[0] not in known and echo not in unsure and rivals == {host} and echo != held[0].identity:
+            found[host] = echoes[0]
+    return found
 
 
 @frozen
@@ -120,6 +164,7 @@ class _Case:
     superseded: Sequence[Held]
     shadowed: bool
     own_output: bool
+    echoes: Mapping[str, str]
 
     def decide(self, fates: Fates) -> None:
         twins = [key for key, found in self.known.items() if self._is_form(key, found)]
@@ -158,10 +203,13 @@ class _Case:
     def _without_message(self, fates: Fates, lost: Sequence[str], also: frozenset[str]) -> None:
         """No message newly has the identity: `gone`, or what differs where the id lives on.
 
-        Our own output under a new id may be known as the message. Where a twin lives on with its own decision, a
-        kernel may as well say that it could not tell (*also*).
+        Our own output under a new id may be known as the message, and must be where it can be nothing else. Where a
+        twin lives on with its own decision, a kernel may as well say that it could not tell (*also*).
         """
         for host in lost:
+            if host in self.echoes:
+                self._give(fates, host, frozenset((self.echoes[host],)), _NOTHING)
+                continue
             reason = differs(self.new[host], self.identity) if host in self.new else "gone"
             shown = {latch.shows for latch in self.hosts[host]}
             echoes = frozenset(key for key, found in self.new.items() if found in shown)

@@ -29,6 +29,11 @@ def _twice(history: Sequence[Json], _: Mapping[str, str]) -> tuple[Sequence[Json
     return ([*history, history[0]] if history else history), {"op": "restamp" if history else "none"}
 
 
+def _append_twice(history: Sequence[Json], _: Mapping[str, str]) -> tuple[Sequence[Json], Json]:
+    ids = [history[0]["id"]] * 2 if history else ["none"]
+    return [*history, *history[:1]], {"op": "append", "ids": ids}
+
+
 def _same_ref(history: Sequence[Json], _: Mapping[str, str]) -> tuple[Sequence[Json], Json]:
     numbering = {message["id"]: f"m{index // 2 + 1:05d}" for index, message in enumerate(reversed(history))}
     return history, {"op": "restamp", "numbering": {"nobody": "m00001", **numbering}}
@@ -57,6 +62,9 @@ MALFORMED: Final[Mapping[str, Malformed]] = {
     "two messages on one ref": _same_ref,
     "a bad ref, last": _late_bad_ref,
     "numbering is a list": _op(op="restamp", numbering=["m00001"]),
+    "append of a message twice": _append_twice,
+    "protect nobody": _op(op="append", ids=[], protected=["nobody"]),
+    "protect no list": _op(op="append", ids=[], protected="nobody"),
     "edit of nobody": _op(op="edit", id="nobody"),
     "unknown field": _op(op="reload", force=True),
     "fork beyond the end": lambda history, _: (history, {"op": "fork", "upto": len(history) + 1}),

@@ -19,11 +19,12 @@ __all__ = ["Host"]
 # What a host does, simplest first, as often as it stands here.
 _MENU: Final = (
     *("append",) * 5, *("latch",) * 6, *("restamp",) * 7, *("resend",) * 4, *("edit",) * 2, *("unlatch",) * 2,
-    "reload", "release", "fork", "malformed", "undeclared",
+    "reload", "release", "fork", "malformed", "undeclared", "adopt",
 )  # fmt: skip
 _SHORT: Final = 5
 _MOST_WRITES: Final = 64
 _STARTS: Final = (1, 7, 99_998)
+_NOBODYS: Final = "m77777"  # a ref that no run issues
 
 
 @define
@@ -36,7 +37,7 @@ class Host:
 
     run: Run
     history: list[Json] = field(factory=list)
-    removed: list[Json] = field(factory=list)
+    removed: dict[str, Json] = field(factory=dict)
     originals: dict[str, Json] = field(factory=dict)
     events: set[str] = field(factory=set)
     _count: int = 0
@@ -79,6 +80,10 @@ class Host:
             self._take(history)
 
     def _latch(self, dice: Dice) -> None:
+        if dice.once_in(24):  # a message that was never appended
+            stray = make_message(self.new_id(), "user", "text", "done")
+            self._do({"op": "latch", "id": stray["id"], "text": "x", "view": None}, [*self.history, stray])
+            return
         target = self._pick(dice, self._latch_targets(dice))
         text = make_clip(dice, self.originals[target["id"]]["text"])
         view = dice.pick(_VIEWS) if self._has("view-latch") else None
@@ -132,6 +137,7 @@ class Host:
             self._take(history)
 
     def _reload(self, _: Dice) -> None:
+        self._forget_shown()  # what is stored is the messages
         self._do({"op": "reload"})
 
     def _unlatch(self, dice: Dice) -> None:
@@ -148,6 +154,13 @@ class Host:
         self._forget_shown()  # who puts a drop back looks at the messages, not at what was shown of them
         drops = list(self.run.model.quarantine)
         self._do({"op": "release", "drop": dice.pick(drops) if drops else "none"})
+
+    def _adopt(self, dice: Dice) -> None:
+        refs = {key: ref for key, ref in self.run.model.refs.items() if ref != BLOCKED}
+        bare = [key for key in refs if not self.run.model.latches.get(key)]
+        ref = dice.pick([*(refs[key] for key in reversed(bare)), _NOBODYS, BLOCKED])
+        view = dice.pick(_VIEWS) if self._has("view-latch") else None
+        self._do({"op": "adopt", "ref": ref, "text": "[clip] old", "view": view})
 
     def _malformed(self, dice: Dice) -> None:
         make = MALFORMED[dice.pick(tuple(MALFORMED))]
@@ -182,8 +195,11 @@ class Host:
         """Give new messages: a shape of its own, a twin of one in the history or in *new*, or what was removed."""
         shape = dice.pick(_SHAPE_NAMES)
         pool = [*self.history, *new]
-        if shape == "back":  # what was removed comes again: under its id where that is free
-            pool, shape = self.removed or pool, "twin"
+        if shape == "back":  # what was removed comes again, best what a dropped latch waits for
+            gone = {drop.latch.identity for drop in self.run.model.quarantine.values() if drop.reason == "gone"}
+            removed = list(self.removed.values())
+            missed = [entry for entry in removed if identity_of(entry) in gone]
+            pool, shape = missed or removed or pool, "twin"
         if shape == "twin" and pool:
             entry = self._pick(dice, pool)
             taken = {other["id"] for other in (*self.history, *new)}
@@ -203,6 +219,11 @@ class Host:
         what = dice.pick(_EDITS)
         if what == "text":
             return {**original, "text": self._draw_text(dice, entry["kind"])}
+        if what == "shift":  # the same letters, cut elsewhere
+            joined = (original["tool_call_id"] or "") + original["text"]
+            return {**original, "tool_call_id": joined[:-1], "text": joined[-1:]}
+        if what == "swap":
+            return {**original, "tool_name": original["tool_call_id"], "tool_call_id": original["tool_name"]}
         if what == "twin":
             return {**dice.pick(list(self.originals.values())), "id": entry["id"]}
         values = {"role": ("user", "assistant", "tool"), "kind": ("tool-call", "text", "tool-result")}
@@ -217,7 +238,7 @@ class Host:
             numbers.reverse()
         numbering = {key: f"m{number:05d}" for key, number in zip(named, numbers, strict=True)}
         if self._has("protect") and named and dice.once_in(16):
-            numbering[dice.pick(named)] = BLOCKED
+            numbering[named[self.position(dice, history[: len(named)])]] = BLOCKED
         if dice.once_in(8):
             numbering["elsewhere"] = f"m{start + gap * len(named):05d}"
         return numbering
@@ -231,7 +252,8 @@ class Host:
     def _take(self, history: Sequence[Json]) -> None:
         """Hold *history* from now on."""
         present = {entry["id"] for entry in history}
-        self.removed += [self.originals[entry["id"]] for entry in self.history if entry["id"] not in present]
+        gone = [entry["id"] for entry in self.history if entry["id"] not in present]
+        self.removed |= {key: self.originals[key] for key in gone}
         held = {entry["id"]: entry for entry in self.history}
         for entry in history:
             if entry["id"] not in self.originals or entry != held.get(entry["id"]):
@@ -251,7 +273,7 @@ class Host:
 
     def _latched_refs(self) -> set[tuple[str, Held]]:
         model = self.run.model
-        return {(model.refs[key], latch) for key, held in model.latches.items() for latch in held}
+        return {(model.refs[key], latch) for key, held in model.latches.items() if key in model.refs for latch in held}
 
     def _note_moves(self, before: set[tuple[str, Held]]) -> None:
         after = self._latched_refs()
@@ -307,11 +329,29 @@ def _rename_one(host: Host, dice: Dice, history: list[Json]) -> list[Json]:
     return [*history[:position], renamed, *history[position + 1 :]]
 
 
+def _regroup(host: Host, dice: Dice, history: list[Json]) -> list[Json]:
+    """Give new ids to all that are equal to one message, and lose or repeat one of them."""
+    found = identity_of(history[host.position(dice, history)])
+    equal = [at for at, entry in enumerate(history) if identity_of(entry) == found]
+    renamed = [{**entry, "id": host.new_id()} if at in equal else entry for at, entry in enumerate(history)]
+    if dice.once_in(2) and len(history) > 1:
+        return renamed[: equal[-1]] + renamed[equal[-1] + 1 :]
+    return [*renamed, {**renamed[equal[-1]], "id": host.new_id()}]
+
+
 def _change_one(host: Host, dice: Dice, history: list[Json]) -> list[Json]:
     position = host.position(dice, history)
     if history[position]["id"] not in host.originals:
         return history
     return [*history[:position], host.draw_edit(dice, history[position]), *history[position + 1 :]]
+
+
+def _echo_one(host: Host, dice: Dice, history: list[Json]) -> list[Json]:
+    """Give our output for a message back under a new id, as a client does that stored what it was sent."""
+    position = host.position(dice, history)
+    entry = history[position]
+    shown = min(host.run.model.shown(entry))
+    return [*history[:position], {**entry, "text": shown, "id": host.new_id()}, *history[position + 1 :]]
 
 
 def _nothing(_host: Host, _: Dice, history: list[Json]) -> list[Json]:
@@ -321,10 +361,10 @@ def _nothing(_host: Host, _: Dice, history: list[Json]) -> list[Json]:
 _CHANGES: Final[dict[str, _Change]] = {
     "rotate": _rotate, "insert": _insert, "drop head": _drop_head, "drop one": _drop_one, "reverse": _reverse,
     "rename one": _rename_one, "rename": _rename, "change one": _change_one, "drop tail": _drop_tail,
-    "nothing": _nothing,
+    "nothing": _nothing, "echo one": _echo_one, "regroup": _regroup,
 }  # fmt: skip
 
 _SHAPE_NAMES: Final = ("pair", "user", "twin", *SHAPES, "pair", "twin", "back")
-_EDITS: Final = ("text", "kind", "role", "tool_call_id", "tool_name", "twin")
+_EDITS: Final = ("text", "kind", "role", "tool_call_id", "tool_name", "twin", "swap", "shift")
 _VIEWS: Final = (None, None, None, "crushed", "hidden")
 _FEW: Final = (1, 1, 1, 2, 3)

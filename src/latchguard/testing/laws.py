@@ -57,6 +57,7 @@ LAWS: Final[Mapping[str, Law]] = {
         Law("protection", "I4", "A protected message has the ref BLOCKED for good and carries no latch."),
         Law("refs-move", "I12", "What is keyed by ref moves with a restamp, and `moved` is the whole map."),
         Law("idempotent", "I9", "A write made twice changes nothing the second time; a replay never writes."),
+        Law("versions", "I9", "The version counts the writes that change something, and no other; the epoch restamps."),
         Law("unknown-fields-kept", "-", "A field of the state that the kernel does not know stays in it."),
         Law("view-is-history", "-", "The view has the messages of the history, in order, but for their texts."),
         Law("capabilities", "-", "What a kernel declares it does; an op that it does not declare it refuses."),

@@ -14,8 +14,26 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from latchguard.testing.accounts import Account, check_kept_refs, check_moved, check_new_refs, read_account
-from latchguard.testing.fates import Fate, Fates, Held, Identity, differs, identity_of, is_form, plan_restamp
+from latchguard.testing.accounts import (
+    Account,
+    check_kept_refs,
+    check_moved,
+    check_new_refs,
+    read_account,
+    stray_key,
+    stray_ref,
+)
+from latchguard.testing.fates import (
+    UNIDENTIFIED,
+    Fate,
+    Fates,
+    Held,
+    Identity,
+    differs,
+    identity_of,
+    is_form,
+    plan_restamp,
+)
 from latchguard.testing.laws import violation
 from latchguard.testing.protocol import (
     BLOCKED,
@@ -48,6 +66,7 @@ class Model:
         issued: the refs since the last restamp.
         protected: the ids that were ever protected.
         ever: identity -> every text that was ever latched for it.
+        counts: version and epoch, as reported.
     """
 
     capabilities: Collection[str]
@@ -59,6 +78,7 @@ class Model:
     issued: set[str] = field(factory=set)
     protected: set[str] = field(factory=set)
     ever: dict[Identity, set[str]] = field(factory=lambda: defaultdict(set))
+    counts: tuple[int, int] = (0, 0)
 
     def observe(self, history: Sequence[Json], op: Json, reply: Mapping[str, Any], *, changed: bool) -> None:
         """Hold one reply against the laws and take over what it says.
@@ -83,6 +103,7 @@ class Model:
             return
         if "crashed" in events:
             self._observe_crash(history, op, events, changed=changed)
+            self._check_versions(op, events["report"], changed=changed)
             return
         self._check_texts(history, op, reply["view"])
         if refused is not None:
@@ -93,6 +114,18 @@ class Model:
         self._check_view(history, op, reply["view"])
         if "replay-report" in self.capabilities:
             check_replayed(events.get("replayed"), self._expect_of_replay(history), reply["view"])
+        self._check_versions(op, events["report"], changed=changed)
+
+    def _check_versions(self, op: Json, report: Mapping[str, Any], *, changed: bool) -> None:
+        if "versions" not in self.capabilities:
+            return
+        if not {"version", "epoch"} <= report.keys():
+            raise violation("capabilities", "versions", "version and epoch in the report", "neither or one")
+        found = (report["version"], report["epoch"])
+        wanted = (self.counts[0] + changed, self.counts[1] + (changed and op["op"] == "restamp"))
+        if found != wanted and op["op"] != "fork":
+            raise violation("versions", op["op"], f"version and epoch {wanted}", found)
+        self.counts = found
 
     def fork(self) -> Model:
         """Give a model that goes on from here on its own."""
@@ -141,8 +174,12 @@ class Model:
             message = next(message for message in history if message["id"] == op["id"])
             reasons = {"forbidden-kind"} if message["kind"] not in LATCHABLE_KINDS else set()
             ref = self.refs.get(op["id"])
-            reasons |= {"unassigned-ref"} if ref is None else {"blocked-ref"} if ref == BLOCKED else set()
-            return frozenset(reasons)
+            if ref is None:
+                return frozenset(reasons | {"unassigned-ref", "unknown-message"})
+            return frozenset(reasons | {"blocked-ref"} if ref == BLOCKED else reasons)
+        if op["op"] == "adopt":
+            slots = {latch.view is None for latch in self.latches.get(self._holder(op["ref"]), ())}
+            return frozenset(("superseded",)) if (op.get("view") is None) in slots else frozenset()
         if op["op"] == "release":
             alike = alike_drops(self.quarantine, op["drop"]) if op["drop"] in self.quarantine else []
             homes = [self._release_homes(history, self.quarantine[drop]) for drop in alike]
@@ -247,17 +284,18 @@ class Model:
     def _expect_of_replay(self, history: Sequence[Json]) -> dict[tuple[str, bool], Expected]:
         messages = {message["id"]: message for message in history}
         return {
-            (self.refs[key], latch.view is not None): Expected(
-                latch, key if key in messages else None, self._outcomes(messages.get(key), latch, held)
+            (self.refs.get(key) or stray_ref(key) or "", latch.view is not None): Expected(
+                latch, key if key in messages else None, self._outcomes(key, messages.get(key), latch, held)
             )
             for key, held in self.latches.items()
             for latch in held
         }
 
-    def _outcomes(self, message: Json | None, latch: Held, held: Sequence[Held]) -> Collection[str]:
-        """Say what a replay may do with *latch*, one of those *held* by *message*."""
+    def _outcomes(self, key: str, message: Json | None, latch: Held, held: Sequence[Held]) -> Collection[str]:
+        """Say what a replay may do with *latch*, one of those *held* by the message *key*."""
         if message is None:
-            return ("holder-absent",)
+            ref = stray_ref(key)
+            return ("blocked-ref" if ref == BLOCKED else "unassigned-ref" if ref else "holder-absent",)
         found, live = identity_of(message), self._live(message, held)
         if latch in live:
             sure = self._own_output or any(other.identity == found for other in live)
@@ -271,7 +309,8 @@ class Model:
     # --- changes ---
 
     def _apply(self, history: Sequence[Json], op: Json, events: Mapping[str, Json]) -> None:
-        account, protected = read_account(events["report"]), self._protected_after(op)
+        strays = self._strays() | ({op["ref"]} if op["op"] == "adopt" else set())
+        account, protected = read_account(events["report"], strays), self._protected_after(op)
         if op["op"] == "restamp":
             check_new_refs(account.refs, history, op.get("numbering"), protected)
             if "crash" not in op:
@@ -328,6 +367,16 @@ class Model:
             elif (latch.view is None) == (made.view is None):
                 fates.by_latch[op["id"], latch] = Fate(frozenset(), _SUPERSEDED)
         return Plan(fates, (op["id"], made))
+
+    def _plan_adopt(self, _: Sequence[Json], op: Json, _protected: Collection[str]) -> Plan:
+        return Plan(made=(self._holder(op["ref"]), Held(UNIDENTIFIED, op["text"], op.get("view"))))
+
+    def _holder(self, ref: str) -> str:
+        return next((key for key, held in self.refs.items() if held == ref != BLOCKED), stray_key(ref))
+
+    def _strays(self) -> set[str]:
+        """Give the refs of the adopted latches that no message holds."""
+        return {ref for key, held in self.latches.items() if held and (ref := stray_ref(key))}
 
     def _plan_unlatch(self, history: Sequence[Json], op: Json, _: Collection[str]) -> Plan:
         message = next(message for message in history if message["id"] == op["id"])
@@ -413,13 +462,14 @@ class Model:
             if drop.reason == "gone":
                 groups[drop.latch.identity, drop.latch.view is not None].append(drop_id)
         contested = {latch.identity for (_, latch), fate in fates.by_latch.items() if fate.homes}
+        taken = frozenset().union(*(fate.homes for fate in fates.by_latch.values()))
         may: dict[str, frozenset[str]] = {}
         must: list[tuple[frozenset[str], int]] = []
         for (identity, _), drops in groups.items():
             homes = frozenset(key for key, found in possible.items() if found == identity and key not in protected)
             may |= dict.fromkeys(drops, homes)
             alike = len({(self.quarantine[drop].latch.view, self.quarantine[drop].latch.text) for drop in drops}) == 1
-            certain = homes & fresh.keys()
+            certain = homes & fresh.keys() - taken
             if alike and certain and identity not in contested:
                 must.append((frozenset(drops), min(len(drops), len(certain))))
         return may, must

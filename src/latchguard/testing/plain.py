@@ -15,7 +15,9 @@ from latchguard.testing.protocol import BLOCKED, CAPABILITIES, LATCHABLE_KINDS, 
 
 __all__ = ["PlainKernel"]
 
-_EMPTY: Final = {"refs": {}, "cursor": 1, "seen": {}, "latches": [], "quarantine": [], "drops": 0}
+_EMPTY: Final[Json] = {
+    "refs": {}, "cursor": 1, "seen": {}, "latches": [], "quarantine": [], "drops": 0, "version": 0, "epoch": 0
+}  # fmt: skip
 _UNDECLARED: Final = frozenset(("own-output", "impure"))
 
 
@@ -26,11 +28,14 @@ class PlainKernel:
 
     def step(self, state: Any, history: Sequence[Json], op: Json) -> Json:
         """Do one op on a copy of *state*; a refused one leaves the state as it was."""
-        before = deepcopy(_EMPTY) if state is None else state
+        before: Json = deepcopy(_EMPTY) if state is None else state
         after, events = deepcopy(before), list[Json]()
         reason = self.refuse(history, op) or getattr(self, op["op"])(after, history, op, events)
         if reason:
             after, events = deepcopy(before), [{"event": "refused", "reason": reason}]
+        if after != before:
+            after["version"] += 1
+            after["epoch"] += op["op"] == "restamp"
         return self.reply(after, history, events)
 
     def reply(self, state: Json, history: Sequence[Json], events: Sequence[Json]) -> Json:
@@ -81,7 +86,8 @@ class PlainKernel:
         """Give the account of *state*."""
         latches = [{key: latch[key] for key in ("ref", "text", "view")} for latch in state["latches"]]
         quarantine = [{key: drop[key] for key in ("drop", "text", "view", "reason")} for drop in state["quarantine"]]
-        return {"event": "report", "refs": state["refs"], "latches": latches, "quarantine": quarantine}
+        counts = {key: state[key] for key in ("version", "epoch")}
+        return {"event": "report", "refs": state["refs"], "latches": latches, "quarantine": quarantine, **counts}
 
     def replayed(self, state: Json, history: Sequence[Json]) -> Json:
         """Say which latches show in *history*, and why others do not. A view under a clip does neither."""
@@ -91,8 +97,10 @@ class PlainKernel:
             named = {key: latch[key] for key in ("ref", "text", "view")}
             holder = holders.get(latch["ref"])
             fitting = self.on(state, holder) if holder else []
-            if holder is None:
-                refused.append({**named, "reason": "holder-absent", "holder": None})
+            if holder is None or latch["ref"] == BLOCKED:
+                known = latch["ref"] in state["refs"].values()
+                reason = "blocked-ref" if latch["ref"] == BLOCKED else "holder-absent" if known else "unassigned-ref"
+                refused.append({**named, "reason": reason, "holder": None})
             elif latch not in fitting:
                 reason = self.differs(holder, latch) or "forbidden-kind"
                 refused.append({**named, "reason": reason, "holder": holder["id"]})
@@ -108,9 +116,9 @@ class PlainKernel:
         for message in fresh:
             state["refs"][message["id"]] = self.next_ref(state)
         for key in op.get("protected") or ():
-            self.drop_all(
-                state, [latch for latch in state["latches"] if latch["ref"] == state["refs"][key]], "blocked-ref"
-            )
+            ref = state["refs"][key]
+            hit = [latch for latch in state["latches"] if latch["ref"] == ref != BLOCKED]
+            self.drop_all(state, hit, "blocked-ref")
             state["refs"][key] = BLOCKED
         self.see(state, history)
         self.revive(state, fresh)
@@ -178,6 +186,14 @@ class PlainKernel:
         self.put_back(state, drops[0], state["refs"][homes[0]["id"]])
         return None
 
+    def adopt(self, state: Json, history: Sequence[Json], op: Json, events: list[Json]) -> str | None:
+        """Take over a latch without an identity: it shows nowhere, and stays with its message."""
+        slots = [(latch["ref"], latch["view"] is None) for latch in state["latches"]]
+        if (op["ref"], op.get("view") is None) in slots:
+            return "superseded"
+        state["latches"].append({"ref": op["ref"], "identity": None, "text": op["text"], "view": op.get("view")})
+        return None
+
     def restamp(self, state: Json, history: Sequence[Json], op: Json, events: list[Json]) -> str | None:
         """Renumber, and move every latch, in one write."""
         if op.get("crash") == 1:
@@ -214,7 +230,7 @@ class PlainKernel:
     def bind(self, state: Json, history: Sequence[Json]) -> list[str]:
         """Say for each latch the id of its message after a restamp, or `!` and the reason why it has none."""
         holders = {ref: key for key, ref in state["refs"].items() if ref != BLOCKED}
-        hosts = [holders[latch["ref"]] for latch in state["latches"]]
+        hosts = [holders.get(latch["ref"], "") for latch in state["latches"]]
         new = {message["id"]: self.identity(message) for message in history}
         return [self.home(state, hosts, index, new, history) for index in range(len(hosts))]
 
@@ -224,6 +240,8 @@ class PlainKernel:
         """Say where one latch goes."""
         latch, host = state["latches"][index], hosts[index]
         identity, seen = latch["identity"], state["seen"]
+        if identity is None:
+            return host if host in new else "!no-identity"
         if new.get(host) == identity:
             return host
         mine: dict[str, list[Any]] = {key: [] for key, found in seen.items() if found == identity}
@@ -255,6 +273,8 @@ class PlainKernel:
 
     def differs(self, message: Json, latch: Json) -> str | None:
         """Name the first of role, kind, hash in which *message* is not what *latch* was made for."""
+        if latch["identity"] is None:
+            return "no-identity"
         pairs = zip(self.identity(message), latch["identity"], ("role", "kind", "hash"), strict=True)
         return next((f"{name}-mismatch" for found, wanted, name in pairs if found != wanted), None)
 

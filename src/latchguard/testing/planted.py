@@ -15,6 +15,8 @@ __all__ = ["ALL"]
 class _IdentityLess(PlainKernel):
     """The report's own: a latch is `{ref, text}`, shown on whatever holds the ref, and a restamp leaves it alone."""
 
+    capabilities = tuple(name for name in PlainKernel.capabilities if name != "adopt")  # all its latches are such
+
     def applies(self, latch: Json, message: Json) -> bool:
         return True
 
@@ -62,6 +64,14 @@ class _HashWithoutKind(PlainKernel):
 
     def applies(self, latch: Json, message: Json) -> bool:
         return bool(latch["identity"] == self.identity(message))
+
+
+class _HashWithoutLengths(PlainKernel):
+    """The hash is over the fields' letters, one after the other: where a field ends is left out."""
+
+    def identity(self, message: Mapping[str, Any]) -> list[str]:
+        letters = "".join(message[key] or "" for key in ("tool_name", "tool_call_id", "text"))
+        return [*super().identity(message)[:2], letters]
 
 
 class _BlockedAsKey(PlainKernel):
@@ -179,7 +189,7 @@ class _UnknownFieldsDropped(PlainKernel):
     """What a newer release wrote into the state is gone after a reload."""
 
     def reload(self, state: Json, history: Sequence[Json], op: Json, events: list[Json]) -> str | None:
-        known = ("refs", "cursor", "seen", "latches", "quarantine", "drops")
+        known = ("refs", "cursor", "seen", "latches", "quarantine", "drops", "version", "epoch")
         for key in state.keys() - set(known):
             del state[key]
         return None
@@ -288,4 +298,5 @@ ALL: Final[Mapping[str, Callable[[], Kernel]]] = {
     "changes-its-input": _ChangesItsInput,
     "refused-as-applied": _RefusedAsApplied,
     "wrong-refusal": _WrongRefusal,
+    "hash-without-lengths": _HashWithoutLengths,
 }

@@ -44,8 +44,10 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "numbering": "`restamp` with a `numbering` from a host's ledger",
     "fork": "op `fork`: go on with the first messages only",
     "release": "op `release`: an operator puts a drop back",
-    "own-output": "a message that comes back with the text it was shown with is known as that message",
+    "adopt": "op `adopt`: a latch of an older release, which has a ref and no identity, is taken over",
+    "own-output": "a message that comes back as it was shown is known as that message, at a restamp under a new id too",
     "replay-report": "the event `replayed`: of each latch, whether it was applied, or why not, and what holds its ref",
+    "versions": "the report has `version`, the count of writes that changed something, and `epoch`, that of restamps",
     "crash": "`restamp` with `crash: n` stops at the n-th write and gives what a reload would find",
     "unknown-fields": "the state is a JSON object; fields of it that the kernel does not know are kept",
     "lone-surrogates": "texts may hold halves of surrogate pairs",
@@ -73,6 +75,7 @@ OPS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "fork": {"upto": (int,)},
     "reload": {},
     "release": {"drop": _TEXT},
+    "adopt": {"ref": _TEXT, "text": _TEXT, "view": _TEXT_OR_NULL},
 }
 
 _REF: Final = re.compile(r"m(?:[0-9]{5}|[1-9][0-9]{5,})", re.ASCII)
@@ -178,6 +181,9 @@ def check_reply(reply: Any) -> str | None:  # noqa: PLR0911  # likewise
 def _check_report(report: Mapping[str, Any]) -> str | None:
     if not _is_map(report.get("refs"), _TEXT):
         return "report.refs is an object of texts"
+    for name in ("version", "epoch"):
+        if type(report.get(name, 0)) is not int:
+            return f"report.{name} is an integer"
     return _check_lists(report, latches=("ref", "text"), quarantine=("drop", "text", "reason"))
 
 

@@ -75,8 +75,9 @@ class StoreKernel:
 
     def __init__(self, store: Store, fail_at: FailAt | None = None) -> None:
         self.store, self.fail_at = store, fail_at
-        names = ["unlatch", "view-latch", "protect", "numbering", "fork", "release", "own-output", "lone-surrogates"]
-        self.capabilities: Sequence[str] = [*names, "replay-report", "impure", *(["crash"] if fail_at else [])]
+        names = ["unlatch", "view-latch", "protect", "numbering", "fork", "release", "own-output", "replay-report"]
+        names += ["versions", "lone-surrogates", "impure"]
+        self.capabilities: Sequence[str] = [*names, *(["crash"] if fail_at else [])]
         self._count = 0
         self._session = ""
         self._exists = False
