@@ -280,6 +280,14 @@ def test_a_write_that_lost_the_race_writes_nothing(store: SessionStore) -> None:
     assert store.state("s").latches == ()
 
 
+def test_a_protected_message_that_is_back_stands_after_what_is_new_before_it(store: SessionStore) -> None:
+    """An append that brings it after a new message keeps that order."""
+    store.append("s", [ONE, TWO], protected=["a"])
+    store.restamp("s", [TWO])
+    assert store.append("s", [THREE, ONE]) == ["m00002", "BLOCKED"]
+    assert store.messages("s") == [TWO, THREE, ONE]
+
+
 def test_release_puts_a_drop_back(store: SessionStore) -> None:
     """On the one message that has its identity; the latch that is there then is superseded."""
     store.append("s", [ONE])

@@ -102,7 +102,8 @@ def _plan_rows(
     plan = _Rows(part.header.next_number, reordered=reordered)
     rows, identities = part.rows, after.identities
     named = given if present is None else present
-    for message_id, ref in after.refs.items():
+    refs = after.refs.items() if present is not None else _as_appended(part, after, given)
+    for message_id, ref in refs:
         old, identity = rows.get(message_id), identities.get(message_id)
         number = None if ref == BLOCKED else int(ref[1:])
         if number is not None and number > MAX_NUMBER:
@@ -122,6 +123,15 @@ def _plan_rows(
         if row.message_id not in after.refs and (row.in_refs or plan.reordered):
             _put(plan, row, row._replace(ref=None, present=False, protected=False))
     return plan
+
+
+def _as_appended(part: Part, after: ConversationState, given: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Give the refs of *after*, what comes last: a protected message that was away has an old place in them."""
+    rows = part.rows
+    if not any(key in rows and rows[key].protected and not rows[key].present for key in given):
+        return after.refs.items()
+    coming = {key: after.refs[key] for key in given if key not in rows or not rows[key].present}
+    return [*(pair for pair in after.refs.items() if pair[0] not in coming), *coming.items()]
 
 
 def _is_reordered(part: Part, after: ConversationState, present: Container[str]) -> bool:
