@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from latchguard.testing.protocol import Json
+from latchguard.testing.protocol import LATCHABLE_KINDS, Json
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -45,8 +45,14 @@ def _late_bad_ref(history: Sequence[Json], _: Mapping[str, str]) -> tuple[Sequen
     return history, {"op": "restamp", "numbering": {**numbering, "last": "m1"}}
 
 
-def _latch_without_text(history: Sequence[Json], _: Mapping[str, str]) -> tuple[Sequence[Json], Json]:
-    return history, {"op": "latch", "id": history[0]["id"] if history else "none"}
+def _latch(**fields: Any) -> Malformed:
+    """Latch a message that may carry one, with other *fields*."""
+
+    def make(history: Sequence[Json], _: Mapping[str, str]) -> tuple[Sequence[Json], Json]:
+        able = [message["id"] for message in history if message["kind"] in LATCHABLE_KINDS]
+        return history, {"op": "latch", "id": (able or ["none"])[-1], **fields}
+
+    return make
 
 
 MALFORMED: Final[Mapping[str, Malformed]] = {
@@ -54,8 +60,9 @@ MALFORMED: Final[Mapping[str, Malformed]] = {
     "no op": _op(),
     "op is a number": _op(op=7),
     "latch on nobody": _op(op="latch", id="nobody", text="x"),
-    "latch without text": _latch_without_text,
-    "latch with a number for text": _op(op="latch", id="h1", text=5),
+    "latch without text": _latch(),
+    "latch with a number for text": _latch(text=5),
+    "latch with a number for view": _latch(text="x", view=5),
     "append of nobody": _op(op="append", ids=["nobody"]),
     "append of no list": _op(op="append", ids="h1"),
     "a message twice": _twice,

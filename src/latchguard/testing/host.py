@@ -72,12 +72,18 @@ class Host:
             new += self.draw_messages(dice, new)
         history = self.history + new
         op: Json = {"op": "append", "ids": [entry["id"] for entry in new]}
+        if dice.once_in(4) and self._holds_what_is_known():  # a retry: what is known is sent again
+            op["ids"] = [entry["id"] for entry in history]
         if self._has("protect") and dice.once_in(8):
             if self.history and dice.once_in(2):  # nothing new, and the latest is protected from now on
                 history, op["ids"] = self.history, []
-            op["protected"] = [self._pick(dice, history)["id"]]
+            op["protected"] = [history[self.position(dice, history)]["id"]]
         if self._do(op, history) is not None:
             self._take(history)
+
+    def _holds_what_is_known(self) -> bool:
+        latches = self.run.model.latches
+        return all(latches.get(entry["id"]) or entry == self.originals[entry["id"]] for entry in self.history)
 
     def _latch(self, dice: Dice) -> None:
         if dice.once_in(24):  # a message that was never appended
@@ -156,9 +162,8 @@ class Host:
         self._do({"op": "release", "drop": dice.pick(drops) if drops else "none"})
 
     def _adopt(self, dice: Dice) -> None:
-        refs = {key: ref for key, ref in self.run.model.refs.items() if ref != BLOCKED}
-        bare = [key for key in refs if not self.run.model.latches.get(key)]
-        ref = dice.pick([*(refs[key] for key in reversed(bare)), _NOBODYS, BLOCKED])
+        refs = [ref for ref in self.run.model.refs.values() if ref != BLOCKED]
+        ref = dice.pick([*reversed(refs), _NOBODYS, BLOCKED])
         view = dice.pick(_VIEWS) if self._has("view-latch") else None
         self._do({"op": "adopt", "ref": ref, "text": "[clip] old", "view": view})
 
@@ -198,7 +203,8 @@ class Host:
         if shape == "back":  # what was removed comes again, best what a dropped latch waits for
             gone = {drop.latch.identity for drop in self.run.model.quarantine.values() if drop.reason == "gone"}
             removed = list(self.removed.values())
-            missed = [entry for entry in removed if identity_of(entry) in gone]
+            protected = self.run.model.protected
+            missed = [entry for entry in removed if identity_of(entry) in gone or entry["id"] in protected]
             pool, shape = missed or removed or pool, "twin"
         if shape == "twin" and pool:
             entry = self._pick(dice, pool)
@@ -226,7 +232,7 @@ class Host:
             return {**original, "tool_name": original["tool_call_id"], "tool_call_id": original["tool_name"]}
         if what == "twin":
             return {**dice.pick(list(self.originals.values())), "id": entry["id"]}
-        values = {"role": ("user", "assistant", "tool"), "kind": ("tool-call", "text", "tool-result")}
+        values = {"role": ("user", "assistant", "tool"), "kind": ("tool-result", "text", "tool-call")}
         return {**original, what: dice.pick(values.get(what, (None, "other", "call1")))}
 
     def _draw_numbering(self, dice: Dice, history: Sequence[Json]) -> dict[str, str]:

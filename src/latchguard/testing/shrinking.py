@@ -23,7 +23,7 @@ __all__ = ["Broken", "shrink_run", "shrink_steps"]
 
 _MOST_TRIES: Final = 1_000
 # Ops that leave the history as it is: without one of them the rest is still a run.
-_LEAVES_HISTORY: Final = frozenset(("latch", "unlatch", "resend", "reload", "release"))
+_LEAVES_HISTORY: Final = frozenset(("latch", "unlatch", "resend", "reload", "release", "adopt"))
 
 
 @frozen
@@ -172,6 +172,8 @@ def _smaller(steps: Sequence[Step]) -> Iterator[list[Step]]:
                 history = shorter[-1].history
                 yield [*shorter[:-1], evolve(shorter[-1], history=[*history[1:], *history[:1]])]
     for index, step in enumerate(steps):
+        if step.op.get("op") == "edit":  # the same change, found by a restamp
+            yield [*steps[:index], evolve(step, op={"op": "restamp"}), *steps[index + 1 :]]
         for name in ("numbering", "protected", "crash"):
             if step.op.get(name) and step.op.get("op") in ("restamp", "append"):
                 plain = {key: value for key, value in step.op.items() if key != name}
