@@ -87,3 +87,9 @@ def sqlite_store(tmp_path: Path) -> Iterator[SessionStore]:
     store.upgrade()
     yield store
     store.close()
+
+
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every drop is made at the same time, so that two runs leave equal files."""
+    monkeypatch.setattr("latchguard.store.changes.time.time", lambda: 1_700_000_000)

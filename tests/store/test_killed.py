@@ -54,12 +54,6 @@ ONCE: dict[str, Callable[[SessionStore], object]] = {
 UPGRADE: dict[str, Callable[[SessionStore], object]] = {"upgrade": lambda store: store.upgrade()}
 
 
-@pytest.fixture
-def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every drop is made at the same time, so that two runs leave equal files."""
-    monkeypatch.setattr("latchguard.store.changes.time.time", lambda: 1_700_000_000)
-
-
 def make_session(path: Path) -> None:
     store = open_store(path)
     store.upgrade()

@@ -54,6 +54,9 @@ BUSY_SQLSTATES: Final = frozenset({"40001", "40P01", "55P03"})
 BUSY_MYSQL_CODES: Final = frozenset({1205, 1213, 1020})
 BUSY_SQLITE_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
+# SQLite itself says "attempt to write a readonly database".
+KILLED_WRITER: Final = "a writer was killed; whoever opens the file for writing rolls its journal back, a reader cannot"
+
 
 def make_engine(url: str | URL) -> Engine:
     """Give an engine for *url*. SQLite waits for locks and trusts no schema.
@@ -175,7 +178,13 @@ def store_errors(engine: Engine) -> Iterator[None]:
         yield
     except DBAPIError as error:
         failure = StoreBusyError if is_busy(error) else StoreFailedError
-        raise failure(shown_url(engine), str(error.orig)) from error
+        raise failure(shown_url(engine), _failure_text(error)) from error
+
+
+def _failure_text(error: DBAPIError) -> str:
+    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return KILLED_WRITER
+    return str(error.orig)
 
 
 def is_busy(error: DBAPIError) -> bool:
