@@ -125,7 +125,7 @@ function malformed(history, op) {
   if (Object.keys(op).some((key) => key !== "op" && !fields.includes(key) && !optional.includes(key))) return true;
   if (fields.some((key) => (key === "ids" ? !Array.isArray(op.ids) : typeof op[key] !== "string"))) return true;
   if ([...(op.ids || []), ...("id" in op ? [op.id] : [])].some((id) => !ids.includes(id))) return true;
-  if (op.protected?.length || typeof op.view === "string" || op.crash) return true; // not declared
+  if (op.protected?.length || (op.view ?? null) !== null || op.crash) return true; // not declared
   if (op.numbering === undefined || op.numbering === null) return false;
   const refs = Object.values(op.numbering);
   return Array.isArray(op.numbering) || refs.some((ref) => !REF.test(ref)) || new Set(refs).size < refs.length;

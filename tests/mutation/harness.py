@@ -41,7 +41,7 @@ BEYOND: Final[dict[str, tuple[str, ...]]] = {
         ": ''  ->  'x'",
         "return Reason.FORBIDDEN_KIND",
     ),
-    "message": (),
+    "message": ("__attrs_post_init__", "_check_fields", "to_member: raise", "Message: ''", "Role: 'system'"),
     "refs": (
         ": 4300",
         "len(ref) < MAX_DIGITS",
