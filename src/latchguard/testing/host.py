@@ -10,7 +10,7 @@ from attrs import define, field
 from latchguard.testing.dice import Dice
 from latchguard.testing.fates import Held, identity_of
 from latchguard.testing.faults import MALFORMED
-from latchguard.testing.messages import SHAPES, make_clip, make_message, make_text
+from latchguard.testing.messages import SHAPES, make_clip, make_message, make_near, make_text
 from latchguard.testing.protocol import BLOCKED, LATCHABLE_KINDS, Json
 from latchguard.testing.run import Run
 
@@ -225,6 +225,8 @@ class Host:
         what = dice.pick(_EDITS)
         if what == "text":
             return {**original, "text": self._draw_text(dice, entry["kind"])}
+        if what == "near":
+            return {**original, "text": make_near(dice, original["text"])}
         if what == "shift":  # the same letters, cut elsewhere
             joined = (original["tool_call_id"] or "") + original["text"]
             return {**original, "tool_call_id": joined[:-1], "text": joined[-1:]}
@@ -233,7 +235,7 @@ class Host:
         if what == "twin":
             return {**dice.pick(list(self.originals.values())), "id": entry["id"]}
         values = {"role": ("user", "assistant", "tool"), "kind": ("tool-result", "text", "tool-call")}
-        return {**original, what: dice.pick(values.get(what, (None, "other", "call1")))}
+        return {**original, what: dice.pick(values.get(what, (None, "", "other", "call1")))}
 
     def _draw_numbering(self, dice: Dice, history: Sequence[Json]) -> dict[str, str]:
         ids = [entry["id"] for entry in history]
@@ -371,6 +373,6 @@ _CHANGES: Final[dict[str, _Change]] = {
 }  # fmt: skip
 
 _SHAPE_NAMES: Final = ("pair", "user", "twin", *SHAPES, "pair", "twin", "back")
-_EDITS: Final = ("text", "kind", "role", "tool_call_id", "tool_name", "twin", "swap", "shift")
+_EDITS: Final = ("text", "near", "kind", "role", "tool_call_id", "near", "tool_name", "twin", "near", "swap", "shift")
 _VIEWS: Final = (None, None, None, "crushed", "hidden")
 _FEW: Final = (1, 1, 1, 2, 3)

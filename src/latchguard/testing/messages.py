@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
+from unicodedata import normalize
 
 from latchguard.testing.dice import Dice
 from latchguard.testing.protocol import Json
 
-__all__ = ["SHAPES", "make_clip", "make_history", "make_message", "make_text"]
+__all__ = ["SHAPES", "make_clip", "make_history", "make_message", "make_near", "make_text"]
 
 _TEXTS: Final = (
     "done",
@@ -54,6 +55,13 @@ def make_clip(dice: Dice, original: str) -> str:
     """Give a text that a clip or view of *original* may have; few per original, so that twins can look alike."""
     head = original[:8]
     return dice.pick((f"[clip] {head}", f"[clip 2] {head}", f'<acp ref="1">{head}', f"[clip 3] {head}", "", original))
+
+
+def make_near(dice: Dice, text: str) -> str:
+    """Give another text, which a kernel that trims, folds, normalises or cuts would take for *text*."""
+    composed, decomposed = normalize("NFC", text), normalize("NFD", text)
+    near = (*(decomposed, composed) * 3, f"{text} ", f"{text}\n", f" {text}", text.swapcase(), f"{text}.", text[:-1])
+    return dice.pick([other for other in near if other != text])
 
 
 def make_message(message_id: str, role: str, kind: str, text: str, call_id: str | None = None) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from unicodedata import normalize
 
 from latchguard.testing.plain import PlainKernel
 from latchguard.testing.protocol import BLOCKED, Json, Kernel, check_op
@@ -72,6 +73,13 @@ class _HashWithoutLengths(PlainKernel):
     def identity(self, message: Mapping[str, Any]) -> list[str]:
         letters = "".join(message[key] or "" for key in ("tool_name", "tool_call_id", "text"))
         return [*super().identity(message)[:2], letters]
+
+
+class _HashOfTidiedText(PlainKernel):
+    """The text is trimmed and normalised before it is hashed."""
+
+    def identity(self, message: Mapping[str, Any]) -> list[str]:
+        return super().identity({**message, "text": normalize("NFC", message["text"].strip())})
 
 
 class _BlockedAsKey(PlainKernel):
@@ -299,4 +307,5 @@ ALL: Final[Mapping[str, Callable[[], Kernel]]] = {
     "refused-as-applied": _RefusedAsApplied,
     "wrong-refusal": _WrongRefusal,
     "hash-without-lengths": _HashWithoutLengths,
+    "hash-of-tidied-text": _HashOfTidiedText,
 }
