@@ -1,4 +1,7 @@
-"""DDL only: a latch may say what its message is; what goes out of service is kept. The repair itself is a job."""
+"""DDL only: a latch may say what its message is; what goes out of service is kept; so is whether texts are here.
+
+The repair itself is a job.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ depends_on = None
 
 def upgrade() -> None:
     # MySQL commits at each DDL statement: every step asks whether an earlier, interrupted run has done it.
-    add_columns("latchguard_sessions", purged_column(), sa.Column("extra", long_text()))
+    add_columns("latchguard_sessions", purged_column(), sa.Column("extra", long_text()), keeps_texts_column())
     add_columns(
         "latchguard_latches",
         sa.Column("hash", digest_type()),
@@ -32,6 +35,11 @@ def upgrade() -> None:
 def purged_column() -> sa.Column[int]:
     # The default serves the rows that are there; the store always says the value.
     return sa.Column("purged", number_type(), nullable=False, server_default="0")
+
+
+def keeps_texts_column() -> sa.Column[bool]:
+    # All that were there before are kept.
+    return sa.Column("keeps_texts", sa.Boolean, nullable=False, server_default=sa.true())
 
 
 def add_columns(table: str, *columns: sa.Column) -> None:

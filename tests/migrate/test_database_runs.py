@@ -141,7 +141,7 @@ def test_undo_ends_with_the_last_revision(sqlite_engine: Engine, tmp_path: Path)
     after = stored_rows(sqlite_engine)
     undone = latchguard("undo", run_of(tmp_path), state=tmp_path)
     assert undone.returncode == 20
-    assert "can be undone at schema 0004, found 0005" in undone.stderr
+    assert "can be undone at schema 0002, found 0003" in undone.stderr
     assert stored_rows(sqlite_engine) == after
 
 

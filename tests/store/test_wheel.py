@@ -31,6 +31,6 @@ def test_the_wheel_upgrades_a_database(tmp_path: Path) -> None:
     subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
     script = SCRIPT % (tmp_path / "own.db")
     done = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True, cwd=home)
-    assert done.stdout == "0005\n['m00001']\n"
+    assert done.stdout == "0003\n['m00001']\n"
     ddl = subprocess.run([python, "-m", "latchguard", "db", "sql", "postgresql"], check=True, capture_output=True)
     assert ddl.stdout.count(b"CREATE TABLE") == 8

@@ -22,7 +22,7 @@ def db_command() -> None:
 def upgrade_command(url: str) -> Status:
     """Create the tables at URL, or bring them up to date.
 
-    Latches from before identities were kept hold the schema at 0004: repair them, then upgrade again.
+    Latches from before identities were kept hold the schema at 0002: repair them, then upgrade again.
     """
     from latchguard.store.schema import HEAD  # noqa: PLC0415  # SQLAlchemy, only where a database is used
     from latchguard.store.sessions import SessionStore  # noqa: PLC0415

@@ -36,9 +36,9 @@ __all__ = [
     "upgrade_sql",
 ]
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS: Final = ("0001", "0002", "0003")
 HEAD: Final = REVISIONS[-1]
-OPEN: Final = "0004"  # latches of old are kept and refused
+OPEN: Final = "0002"  # latches of old are kept and refused
 USABLE: Final = frozenset({OPEN, HEAD})
 LOCK_TIMEOUT_S: Final = 60
 LOCK_NAME: Final = "latchguard-upgrade"

@@ -8,8 +8,8 @@ from alembic import context, op
 from latchguard.store.column_types import digest_type, long_text, number_type
 from latchguard.store.revising import refuse_open_sessions
 
-revision = "0005"
-down_revision = "0004"
+revision = "0003"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
 
