@@ -34,6 +34,7 @@ def test_sessions_of_the_proxy_are_known(name: str) -> None:
         (b'{"contents":[{"role":"user","parts":[{"text":"x"}]}]}', "gemini"),
         (b'{"system":"s","messages":[{"role":"user","content":"x"}]}', "anthropic"),
         (b'[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]', "anthropic"),
+        (b'{"id":"s","state":1.5,"messages":[{"id":"1","role":"tool","contentType":"text","text":"x"}]}', None),
         (CODEX + CODEX_ITEM, "codex-jsonl"),
         (CODEX, "codex-jsonl"),
         (CLAUDE, "claude-jsonl"),

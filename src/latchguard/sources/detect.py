@@ -108,5 +108,7 @@ def _wire(value: Any) -> str | None:
         return None
     stored = value if isinstance(value, list) else next((value[key] for key in _HISTORIES if key in value), None)
     entries = [entry for entry in stored if isinstance(entry, dict)] if isinstance(stored, list) else []
+    if any("contentType" in entry for entry in entries):
+        return None  # messages of a `bili` session whose state is damaged: no provider's, whatever their roles
     speaks = detect_wire(entries) is not None or any(isinstance(entry.get("role"), str) for entry in entries)
     return str(wire) if speaks else None  # a key `items` or `input` alone is no history
