@@ -1,4 +1,4 @@
-"""Eight writing processes on hot sessions of PostgreSQL, some of them killed: the chain of versions stays whole."""
+"""Eight writing processes on hot sessions of a server, some of them killed: the chain of versions stays whole."""
 
 import multiprocessing
 import os
@@ -15,17 +15,17 @@ from latchguard import ConversationState, Kind, Message, Role, SessionStore, res
 from latchguard.core.errors import StaleStateError
 from latchguard.store.checking import check_database
 from latchguard.store.connections import reading
-from tests.store.conftest import make_database
+from tests.store.conftest import SERVERS, make_database
 
 pytestmark = pytest.mark.long
 HOT = ["hot 0", "hot 1", "hot 2", "hot 3"]
 WRITERS, EACH = 8, 60
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
+@pytest.fixture(params=SERVERS)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """A database of its own."""
-    yield from make_database("postgresql")
+    yield from make_database(request.param)
 
 
 def seed() -> int:
@@ -140,7 +140,7 @@ def test_killed_writers_leave_no_lock_and_no_half_turn(url: str) -> None:
         writer.join()
     store = SessionStore(url)
     with store.engine.connect() as connection:
-        while connection.execute(text(BACKENDS)).scalar_one() > 1:
+        while connection.execute(text(BACKENDS[store.engine.dialect.name])).scalar_one() > 1:
             time.sleep(0.01)
     turns = 0
     for session in HOT:
@@ -155,7 +155,10 @@ def test_killed_writers_leave_no_lock_and_no_half_turn(url: str) -> None:
     store.close()
 
 
-BACKENDS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+BACKENDS = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database()",
+}
 
 
 def start_writer(context: Any, url: str, number: int) -> Any:

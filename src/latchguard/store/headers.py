@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, update
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import mysql, postgresql
 
 from latchguard.core.errors import SessionExistsError, SessionNotFoundError, StaleStateError
 from latchguard.store.column_types import is_mysql
@@ -58,8 +58,7 @@ def lock_header(connection: Connection, session: str) -> Header:
 
 def create_header(connection: Connection, session: str, *, keeps_texts: bool) -> bool:
     """Make the row of *session* where there is none; say whether it was made."""
-    values: dict[str, Any] = dict.fromkeys(("version", "epoch", "purged"), 0)
-    values |= {"name": session, "ref_cursor": 1, "next_number": 1, "keeps_texts": keeps_texts}
+    values = _first_values(session, keeps_texts=keeps_texts)
     if connection.dialect.name == "postgresql":
         made = postgresql.insert(sessions).values(values).on_conflict_do_nothing().returning(sessions.c.id)
         return connection.execute(made).first() is not None
@@ -69,8 +68,18 @@ def create_header(connection: Connection, session: str, *, keeps_texts: bool) ->
     return connection.execute(statement).rowcount == 1
 
 
+def _first_values(session: str, *, keeps_texts: bool) -> dict[str, Any]:
+    values: dict[str, Any] = dict.fromkeys(("version", "epoch", "purged"), 0)
+    return values | {"name": session, "ref_cursor": 1, "next_number": 1, "keeps_texts": keeps_texts}
+
+
 def lock_or_create(connection: Connection, session: str, *, keeps_texts: bool) -> Header:
     """Lock the row of *session*, made where there is none."""
+    if is_mysql(connection.dialect):
+        # Looking for a row that is not there locks its place, for many at once: then none of them could make it.
+        values = _first_values(session, keeps_texts=keeps_texts)
+        connection.execute(mysql.insert(sessions).values(values).on_duplicate_key_update(name=session))
+        return lock_header(connection, session)
     try:
         return lock_header(connection, session)
     except SessionNotFoundError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from latchguard.core.refs import ref_number
 from latchguard.core.restamping import Restamp, restamp_identities
 from latchguard.core.state import ConversationState
 from latchguard.store.changes import write_change
-from latchguard.store.headers import create_locked, lock_header
+from latchguard.store.headers import create_locked
 from latchguard.store.parts import (
     Part,
     make_part,
@@ -65,6 +64,7 @@ __all__ = [
     "release_drop",
     "restamp_session",
     "session_of_drop",
+    "sessions_with_drops",
     "take_new",
 ]
 
@@ -369,21 +369,22 @@ def delete_session(connection: Connection, header: Header) -> None:
     connection.execute(delete(sessions).where(sessions.c.id == header.key))
 
 
-def purge_drops(connection: Connection, older_than_s: float, session: str | None) -> int:
-    """Delete the drops that are older, of one session or of all; each session keeps the count."""
-    old = quarantine.c.dropped_at_s < time.time() - older_than_s
+def sessions_with_drops(connection: Connection, before_s: float, session: str | None) -> list[str]:
+    """Give the names of the sessions, or of the one, that have drops from before *before_s*."""
     statement = (
         select(sessions.c.name)
         .join_from(quarantine, sessions, sessions.c.id == quarantine.c.session_id)
-        .where(old)
+        .where(quarantine.c.dropped_at_s < before_s)
         .distinct()
     )
     if session is not None:
         statement = statement.where(sessions.c.name == session)
-    total = 0
-    for name in sorted(connection.execute(statement).scalars()):
-        header = lock_header(connection, name)
-        count = connection.execute(delete(quarantine).where(quarantine.c.session_id == header.key, old)).rowcount
-        connection.execute(update(sessions).where(sessions.c.id == header.key).values(purged=header.purged + count))
-        total += count
-    return total
+    return sorted(connection.execute(statement).scalars())
+
+
+def purge_drops(connection: Connection, header: Header, before_s: float) -> int:
+    """Delete the drops of a session from before *before_s*, and keep their count."""
+    old = (quarantine.c.session_id == header.key) & (quarantine.c.dropped_at_s < before_s)
+    count = connection.execute(delete(quarantine).where(old)).rowcount
+    connection.execute(update(sessions).where(sessions.c.id == header.key).values(purged=header.purged + count))
+    return count

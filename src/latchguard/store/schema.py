@@ -58,22 +58,31 @@ def alembic_options() -> dict[str, Any]:
     }
 
 
-def read_revision(connection: Connection) -> str | None:
-    """Give the revision of the database, None where latchguard has no tables there."""
+def read_revision(connection: Connection, *, to_write: bool = False) -> str | None:
+    """Give the revision of the database, None where latchguard has no tables there.
+
+    Args:
+        connection: to read from.
+        to_write: whether writes follow in this transaction. Then MySQL takes no snapshot for it: the first plain read
+            takes that, and it must come after the session's lock, or it shows what somebody else has changed.
+    """
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
+    statement = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608  # a name of our own
+    if to_write and is_mysql(connection.dialect):
+        statement += " LOCK IN SHARE MODE"
+    found: str | None = connection.execute(text(statement)).scalar_one_or_none()
     return found
 
 
-def check_schema(connection: Connection) -> None:
-    """Refuse a database that this release cannot use.
+def check_schema(connection: Connection, *, to_write: bool = False) -> None:
+    """Refuse a database that this release cannot use; *to_write* as in `read_revision`.
 
     Raises:
         StateVersionError: its schema is newer.
         SchemaOutdatedError: its schema is older, or it has none.
     """
-    found = read_revision(connection)
+    found = read_revision(connection, to_write=to_write)
     where = shown_url(connection.engine)
     if found is not None and found not in REVISIONS:
         raise StateVersionError(where, HEAD, found)

@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, Engine
 
+from latchguard.core.errors import SessionNotFoundError
 from latchguard.core.message import Message
 from latchguard.core.replaying import Replay
 from latchguard.core.restamping import Restamp
@@ -230,9 +232,9 @@ class SessionStore:
             HolderAbsentError: no message has its identity, or several have.
             LatchError: its kind takes no latch.
         """
-        with self._transaction(connection) as writer:
-            header = lock_header(writer, operations.session_of_drop(writer, drop_id))
-            check_version(header, expect_version)
+        with self._transaction(connection) as finder:
+            session = operations.session_of_drop(finder, drop_id)
+        with self._write(session, expect_version, connection) as (writer, header):
             operations.release_drop(writer, header, drop_id)
 
     def fork(self, session: str, new: str, upto: str | None = None, *, connection: Connection | None = None) -> None:
@@ -261,10 +263,16 @@ class SessionStore:
     def purge(self, *, older_than_s: float, session: str | None = None, connection: Connection | None = None) -> int:
         """Delete drops that are in quarantine for longer than *older_than_s* seconds; give their count.
 
-        Each session keeps the count of what was purged (I3).
+        Each session keeps the count of what was purged (I3), and is a transaction of its own: none waits for all.
         """
-        with self._transaction(connection) as writer:
-            return operations.purge_drops(writer, older_than_s, session)
+        before_s = time.time() - older_than_s
+        with self._transaction(connection) as finder:
+            names = operations.sessions_with_drops(finder, before_s, session)
+        total = 0
+        for name in names:
+            with suppress(SessionNotFoundError), self._write(name, None, connection) as (writer, header):
+                total += operations.purge_drops(writer, header, before_s)
+        return total
 
     def load(self, raw: bytes, *, session: str | None = None, connection: Connection | None = None) -> str:
         """Make the session that `export` wrote, under its own name or another; give the name.
@@ -387,7 +395,7 @@ class SessionStore:
     @contextmanager
     def _transaction(self, connection: Connection | None) -> Iterator[Connection]:
         with writing(self.engine, connection) as writer:
-            self._check(writer)
+            self._check(writer, to_write=True)
             yield writer
 
     @contextmanager
@@ -425,8 +433,8 @@ class SessionStore:
             check_keeps_texts(header, self.keep_texts)
             yield writer, header
 
-    def _check(self, connection: Connection) -> None:
+    def _check(self, connection: Connection, *, to_write: bool = False) -> None:
         """Look at the schema once: it does not go back."""
         if not self._checked:
-            check_schema(connection)
+            check_schema(connection, to_write=to_write)
             self._checked = True
