@@ -5,11 +5,12 @@ import json
 import pytest
 from attrs import evolve
 
-from latchguard import ConversationState, Identity, Kind, Message, Reason, Role, SessionStore
+from latchguard import ConversationState, Identity, Kind, Message, Reason, Role, SessionStore, restamp
 from latchguard.core.errors import (
     DuplicateMessageError,
     HolderAbsentError,
     IdentityMismatchError,
+    InvalidValueError,
     LatchError,
     MessageConflictError,
     NumberingError,
@@ -220,6 +221,18 @@ def test_a_protected_message_that_is_back_stands_at_the_end(store: SessionStore)
     assert store.messages("s") == [ONE, THREE, TWO]
 
 
+def test_a_protected_message_that_leaves_or_is_back_is_a_write(store: SessionStore) -> None:
+    """Its ref stays what it is, but the history is another one: whoever saw the old one is told so."""
+    store.append("s", [ONE, TWO], protected=["b"])
+    store.restamp("s", [ONE])
+    assert (store.state("s").version, store.state("s").epoch) == (2, 1)
+    store.append("s", [TWO])
+    assert (store.state("s").version, store.state("s").epoch) == (3, 1)
+    store.append("s", [TWO])
+    store.restamp("s", [ONE, TWO])
+    assert (store.state("s").version, store.state("s").epoch) == (3, 1)
+
+
 def test_restamp_takes_new_messages_between_old_ones(store: SessionStore) -> None:
     """The history is the given one, in its order."""
     store.append("s", [ONE, TWO])
@@ -254,6 +267,38 @@ def test_restamp_twice_changes_nothing(store: SessionStore) -> None:
     store.restamp("s", ALL[1:])
     store.restamp("s")
     assert store.state("s") == before
+
+
+def test_a_restamp_that_protects_takes_what_was_shown_for_the_messages_own(store: SessionStore) -> None:
+    """The latch goes, the text that it showed stays; twice is once, and the core says the same."""
+    store.append("s", [ONE, TWO])
+    store.latch("s", ONE, "clip")
+    held, numbering = [evolve(ONE, text="clip"), TWO], {"a": "BLOCKED"}
+    wanted = restamp(store.state("s"), held, numbering=numbering)
+    assert store.restamp("s", held, numbering=numbering) == wanted
+    assert [drop.reason for drop in wanted.dropped] == [Reason.BLOCKED_REF]
+    assert store.messages("s") == store.replay("s").messages == held
+    store.restamp("s", held, numbering=numbering)
+    assert store.state("s") == wanted.state
+
+
+def test_an_append_that_protects_takes_what_was_shown_for_the_messages_own(store: SessionStore) -> None:
+    """A retry of it is no conflict, and changes nothing."""
+    store.append("s", [ONE, TWO])
+    store.latch("s", ONE, "clip")
+    held = [evolve(ONE, text="clip"), TWO]
+    store.append("s", held, protected=["a"])
+    before = store.state("s")
+    assert store.append("s", held, protected=["a"]) == ["BLOCKED", "m00002"]
+    assert store.state("s") == before
+    assert store.messages("s") == store.replay("s").messages == held
+
+
+def test_restamp_refuses_a_numbering_that_is_no_mapping(store: SessionStore) -> None:
+    """As the core does."""
+    store.append("s", [ONE])
+    with pytest.raises(InvalidValueError):
+        store.restamp("s", [ONE], numbering=["m00001"])  # type: ignore[arg-type]
 
 
 def test_resolve_goes_through_the_epoch(store: SessionStore) -> None:

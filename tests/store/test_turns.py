@@ -132,6 +132,27 @@ def test_protected_messages_in_a_turn(store: SessionStore) -> None:
     assert dict(store.state("s").refs) == {"a": "BLOCKED", "b": "m00001"}
 
 
+def test_a_message_that_is_protected_as_it_was_shown(store: SessionStore) -> None:
+    """The turn that protects it shows the same text as the one before, and so does the next."""
+    shown = evolve(ONE, text="clip")
+    with store.turn("s", [ONE]) as turn:
+        turn.latch(ONE, "clip")
+    for _ in range(2):
+        with store.turn("s", [shown], protected=["a"]) as turn:
+            assert turn.messages == [shown]
+    assert store.messages("s") == [shown]
+
+
+def test_a_turn_that_brings_a_protected_message_back_is_a_write(store: SessionStore) -> None:
+    """The history is another one, though no ref changed."""
+    store.append("s", [ONE, TWO], protected=["b"])
+    store.restamp("s", [ONE])
+    for _ in range(2):
+        with store.turn("s", [ONE, TWO]):
+            pass
+        assert (store.messages("s"), store.state("s").version) == ([ONE, TWO], 3)
+
+
 def test_a_turn_in_the_hosts_transaction(store: SessionStore) -> None:
     """The host commits, or nothing is there."""
     with store.engine.connect() as connection:

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -136,12 +137,14 @@ def test_the_same_seed_finds_the_same_run() -> None:
 
 
 def test_old_faults_of_the_core_stay_fixed() -> None:
-    """What the core once got wrong passes on it, each step pure; `check_kernel` runs the rest of the corpus."""
+    """What the core or a store once got wrong passes on it, each step pure; `check_kernel` runs the rest."""
     old = [path for path in checking.corpus_paths() if path.stem.startswith("5")]
     assert [path.stem for path in old] == [
         "50-clip-of-a-clip",
         "51-a-waiting-latch-comes-home",
         "52-growth-past-m99999",
+        "53-protected-as-it-was-shown",
+        "54-a-protected-message-is-back",
     ]
     assert all(checking.check_trace(CoreKernel(), path) for path in old)
 
@@ -158,6 +161,24 @@ def test_what_was_not_checked_is_said() -> None:
     """The result lists the capabilities that a kernel does not declare."""
     result = check_kernel(PlainKernel(), runs=1, steps=5, seed=0)
     assert result.unchecked == (f"own-output: {CAPABILITIES['own-output']}",)
+
+
+class RefusesRetries(PlainKernel):
+    """Takes an append once only."""
+
+    def append(self, state: Json, history: Sequence[Json], op: Json, events: list[Json]) -> str | None:
+        """Refuse what is known already."""
+        if op["ids"] and state["refs"].keys() >= set(op["ids"]):
+            return "message-conflict"
+        return super().append(state, history, op, events)
+
+
+def test_a_write_that_is_refused_the_second_time_breaks_a_law() -> None:
+    """A retry after a lost answer must be taken, though the first has changed the state."""
+    with pytest.raises(NonConformanceError) as caught:
+        check_kernel(RefusesRetries(), seed=0)
+    assert caught.value.violation.law.name == "idempotent"
+    assert len(caught.value.steps) == 1
 
 
 class Raises(PlainKernel):

@@ -24,10 +24,6 @@ def test_the_store_conforms(tmp_path: Path) -> None:
     assert result.steps > 4 * 15
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known fault: a restamp that protects a message held as it was shown is not idempotent",
-)
 @pytest.mark.long
 def test_the_store_conforms_for_long(tmp_path: Path) -> None:
     """300 runs of 40 steps on the real store, and they get there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -15,13 +15,14 @@ from latchguard.core.errors import (
     MessageConflictError,
     UnknownDropError,
     UnknownMessageError,
+    check_type,
 )
 from latchguard.core.history import index_messages
 from latchguard.core.identity import Identity
 from latchguard.core.latches import LATCHABLE, Drop, Latch, ViewLatch, latch_order, misfit
 from latchguard.core.message import Message
 from latchguard.core.reasons import Reason
-from latchguard.core.refs import ref_number
+from latchguard.core.refs import BLOCKED, ref_number
 from latchguard.core.restamping import Restamp, restamp_identities
 from latchguard.core.state import ConversationState
 from latchguard.store.changes import write_change
@@ -132,9 +133,16 @@ def _shows(part: Part, stored: Identity, message: Message) -> bool:
 
 
 def take_new(part: Part, given: Mapping[str, Message], protected: Collection[str] = ()) -> ConversationState:
-    """Give the state after the messages of *given* that are new have come."""
-    new = [message for key, message in given.items() if key not in part.state.refs]
-    return part.state.assign(new, protected=protected)
+    """Give the state after the messages of *given* that are new have come.
+
+    One that is protected from now on loses its latch: the form in which it is held is its own from then on, or a
+    retry would find another message.
+    """
+    new = [message for key, message in given.items() if key not in part.state.refs or key in protected]
+    after = part.state.assign(new, protected=protected)
+    if after is part.state and any(key in part.rows and not part.rows[key].present for key in given):
+        return evolve(after, version=after.version + 1)  # a protected message is back: the core has it all the while
+    return after
 
 
 def append_messages(
@@ -221,18 +229,27 @@ def restamp_session(
     if given is None:
         present = {row.message_id: part.state.identities.get(row.message_id) for row in rows if row.present}
     else:
-        present = {message_id: _identity_now(part, message) for message_id, message in given.items()}
+        check_type(numbering, Mapping | None, "numbering", "a mapping from message id to ref")
+        protected = {key for key, ref in (numbering or {}).items() if ref == BLOCKED}
+        present = {key: _identity_now(part, message, protected) for key, message in given.items()}
     result = restamp_identities(part.state, present, numbering)
+    if result.state is part.state and any(row.protected and row.present != (row.message_id in present) for row in rows):
+        # A protected message leaves the history or is back: the core has it all the while.
+        result = evolve(result, state=evolve(part.state, version=header.version + 1, epoch=header.epoch + 1))
     write_change(connection, part, result.state, given or {}, present.keys())
     return evolve(result, state=_with_all_identities(result.state, part))
 
 
-def _identity_now(part: Part, message: Message) -> Identity | None:
-    """Give what a message of the whole history is; None where it is as stored and no latch cares."""
+def _identity_now(part: Part, message: Message, protected: Container[str]) -> Identity | None:
+    """Give what a message of the whole history is; None where it is as stored and no latch cares.
+
+    One that becomes *protected* loses its latch: from then on it is what it is given as.
+    """
     row, found = part.rows.get(message.id), Identity.of(message)
-    if row is not None and row.in_refs and (row.is_a(found) or _shows(part, row.identity, message)):
-        return part.state.identities.get(message.id)
-    return found
+    if row is None or not row.in_refs:
+        return found
+    as_stored = row.is_a(found) or (message.id not in protected and _shows(part, row.identity, message))
+    return part.state.identities.get(message.id) if as_stored else found
 
 
 def _with_all_identities(state: ConversationState, part: Part) -> ConversationState:

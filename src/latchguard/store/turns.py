@@ -48,9 +48,7 @@ class Turn:
     @property
     def changed(self) -> bool:
         """Whether there is anything to write."""
-        known = self._part.rows
-        back = any(key in known and not known[key].present for key in self._given)
-        return back or self._state is not self._part.state
+        return self._state is not self._part.state
 
     @property
     def replay(self) -> Replay:

@@ -116,6 +116,8 @@ class Run:
 
     def _check_repeated(self, done: Step, reply: Json) -> None:
         again = self.ask(self._state, done.history, done.op)
+        if _refused(again):
+            raise violation("idempotent", f"{done.op['op']}, made twice", "no change the second time", "a refusal")
         if self._with_unknown_field(again["state"]) != json.loads(self._state) or again["view"] != reply["view"]:
             raise violation("idempotent", f"{done.op['op']}, made twice", "no change the second time", "a change")
 
