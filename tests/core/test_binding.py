@@ -240,6 +240,40 @@ def test_stored_output_is_taken_once() -> None:
     assert (homes(outcome), drops(outcome)) == ({"c": "cut"}, [("cut", Reason.GONE)])
 
 
+def test_stored_output_is_no_home_where_it_is_what_another_latch_was_made_for() -> None:
+    """A message that is what one latch was made for goes to it, though another, made first, showed just that."""
+    state = state_of([note("a", "x"), note("b", "cut")], {"a": "cut", "b": "cut again"})
+    outcome = restamp(state, [note("c", "cut")])
+    assert (homes(outcome), drops(outcome)) == ({"c": "cut again"}, [("cut", Reason.GONE)])
+
+
+@pytest.mark.parametrize(("known", "held"), [("x", "cut"), ("cut", "x")])
+def test_message_held_in_another_form_of_what_was_cleared_is_no_other(known: str, held: str) -> None:
+    """Its clip is cleared, and the host may hold it as it was shown or as it is: it takes no latch of a twin."""
+    twin = note("b", held)
+    state = state_of([note("a", "x")], {"a": "cut"}).assign([note("a", known)]).unlatch(note("a", known))
+    state = state.assign([twin]).latch(twin, "cut again")
+    outcome = restamp(state, [note("a", held)])
+    assert (homes(outcome), drops(outcome)) == ({}, [("cut again", Reason.GONE)])
+
+
+@pytest.mark.parametrize("shown", ["cut", "x"])
+def test_stored_output_is_no_other_form_of_what_was_cleared(shown: str) -> None:
+    """A message that goes back to what it showed once is not taken for the output of another one."""
+    state = state_of([note("a", "x")], {"a": "cut"}).unlatch(note("a", "x"))
+    state = state.assign([note("b", "y")]).latch(note("b", "y"), shown)
+    outcome = restamp(state, [note("a", shown)])
+    assert (homes(outcome), drops(outcome)) == ({}, [(shown, Reason.GONE)])
+
+
+def test_twin_that_is_stored_as_its_output_keeps_its_rank() -> None:
+    """The first of three twins is held as it was shown: by rank its latch goes to the first of three."""
+    state = state_of([note("a", "x"), note("b", "x"), note("c", "x")], {"a": "cut"})
+    state = restamp(state, [note("a", "cut"), note("b", "x"), note("c", "x")]).state
+    outcome = restamp(state, [note("d", "x"), note("e", "x"), note("f", "x")])
+    assert homes(outcome) == {"d": "cut"}
+
+
 def test_message_with_a_latch_of_its_own_takes_no_second() -> None:
     """Where a message shows one latch's text and has the identity of another, what stayed there goes first."""
     state = state_of([note("a", "x"), note("b", "cut")], {"a": "cut", "b": "other"})

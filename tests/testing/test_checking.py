@@ -56,10 +56,6 @@ def test_the_runs_get_there(seed: int) -> None:
     assert share["the old ref on a tool call"] >= 0.2
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known fault: a twin that a host holds in the form it was shown counts last in its rank",
-)
 @pytest.mark.long
 def test_the_core_conforms_for_long() -> None:
     """3,000 runs of 40 steps keep every law."""
@@ -145,6 +141,8 @@ def test_old_faults_of_the_core_stay_fixed() -> None:
         "52-growth-past-m99999",
         "53-protected-as-it-was-shown",
         "54-a-protected-message-is-back",
+        "55-a-twin-held-as-it-was-shown",
+        "56-what-it-is-before-what-was-shown",
     ]
     assert all(checking.check_trace(CoreKernel(), path) for path in old)
 

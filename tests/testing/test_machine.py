@@ -27,10 +27,6 @@ def test_the_machine_runs_on_the_core() -> None:
     run_state_machine_as_test(CoreMachine, settings=EXPLICIT)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known fault: our output under a new id, beside a twin, may be taken for gone",
-)
 @pytest.mark.long
 def test_the_machine_runs_on_the_core_for_long() -> None:
     """300 runs of 40 steps under Hypothesis keep every law."""

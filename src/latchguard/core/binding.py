@@ -1,6 +1,7 @@
 """Where each latch goes when messages come, go or change ids.
 
-For the latches of one identity X (DESIGN words; an *old twin* is a message that had X before):
+For the latches of one identity X (DESIGN words; an *old twin* is a message that had X before, though it may be known
+as what its latch for X shows):
 
 1. A message whose id lives on with X keeps what it showed, latched or not. A latched one may live on in another
    form, as what its latches show.
@@ -8,6 +9,7 @@ For the latches of one identity X (DESIGN words; an *old twin* is a message that
    with X: there; all old twins showed the same: any pairing, and what is over is `gone`; as many newly have X as did
    not live on: by rank, unlatched twins taking their place too; else `ambiguous`.
 3. Where nothing has X, a message that newly shows what the latch shows takes it: our output, stored and sent back.
+   That is looked for last: what another latch was made for is that one's.
 4. Where there is none either: a latch whose id lives on with another identity is dropped with what differs; one
    whose id is gone too is `gone`.
 5. A protected message takes no latch: `blocked-ref`.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TypeAlias
 
@@ -28,7 +31,7 @@ from latchguard.core.identity import Identity
 from latchguard.core.latches import NO_IDENTITY, Drop, Latch, misfit, mismatch
 from latchguard.core.reasons import Reason
 
-__all__ = ["Bindings", "Twins", "bind_latches", "revive", "shown_identity"]
+__all__ = ["Bindings", "Twins", "bind_latches", "forms_of", "revive", "shown_identity"]
 
 
 @frozen
@@ -51,17 +54,25 @@ class Twins:
     """Messages before and after, as far as a latch can care.
 
     Args:
-        old: message id -> identity before, in the old order. Only messages that have the identity of a latch, or
-            show what one shows, need to be here.
-        new: message id -> identity now, in the new order; likewise, and those that carry a latch.
+        old: message id -> identity before, in the old order. Only messages that carry a latch, have the identity of
+            one, or show what one shows, need to be here.
+        new: message id -> identity now, in the new order; likewise.
         known: the ids that were known before.
         blocked: the ids that are protected now.
+        forms: identity -> its other forms, of latches that were cleared: a message that goes from what such a one was
+            made for to what it showed, or back, is held in another form, and is no other message.
     """
 
     old: Mapping[str, Identity]
     new: Mapping[str, Identity]
     known: Container[str]
     blocked: Container[str]
+    forms: Mapping[Identity, Collection[Identity]] = field(factory=dict)
+
+    def was(self, message_id: str, identity: Identity) -> bool:
+        """Say whether the message had *identity* before, or was another form of it."""
+        old = self.old.get(message_id)
+        return old == identity or old in self.forms.get(identity, ())
 
 
 @define
@@ -96,9 +107,14 @@ class _Search:
     """
 
     identity: Identity
-    kept: Collection[str]
+    kept: AbstractSet[str]
     orphans: Sequence[_Orphan]
     alike: bool
+
+    @property
+    def lost(self) -> Sequence[_Orphan]:
+        """Those that have latches."""
+        return [orphan for orphan in self.orphans if orphan[1]]
 
 
 def bind_latches(
@@ -119,16 +135,21 @@ def bind_latches(
     groups: dict[Identity, dict[str | None, list[Latch]]] = defaultdict(lambda: defaultdict(list))
     for host, latch in hosted:
         groups[latch.identity][host].append(latch)
-    old, new = _invert(twins.old), _invert(twins.new)
     placed = _Placed()
     for host, latches in groups.pop(NO_IDENTITY, {}).items():
         _keep_unidentified(host, latches, twins, placed)
+    old, new = _old_twins(twins.old, groups), _invert(twins.new)
     searches = [
         _keep(identity, by_host, old.get(identity, ()), twins, superseded, placed)
         for identity, by_host in groups.items()
     ]
     for search in searches:
-        _find(search, new, twins, placed)
+        if search.identity in new:
+            _find(search, new[search.identity], twins, placed)
+    for search in searches:
+        if search.identity not in new:
+            for orphan in search.lost:
+                _find_output(orphan, search.identity, new, twins, placed)
     return Bindings(placed.homes, placed.dropped, revive(gone, placed.homes, twins))
 
 
@@ -146,6 +167,21 @@ def _invert(identities: Mapping[str, Identity]) -> Mapping[Identity, Sequence[st
     for message_id, identity in identities.items():
         inverse[identity].append(message_id)
     return inverse
+
+
+def _old_twins(
+    old: Mapping[str, Identity], groups: Mapping[Identity, Iterable[str | None]]
+) -> Mapping[Identity, Sequence[str]]:
+    """Give the messages that had an identity, or carried a latch made for it: those may be known as what it showed."""
+    carried: defaultdict[str | None, list[Identity]] = defaultdict(list)
+    for identity, hosts in groups.items():
+        for host in hosts:
+            carried[host].append(identity)
+    twins: defaultdict[Identity, list[str]] = defaultdict(list)
+    for message_id, found in old.items():
+        for identity in {found, *carried.get(message_id, ())}:
+            twins[identity].append(message_id)
+    return twins
 
 
 def _keep(
@@ -179,15 +215,10 @@ def _look(latches: Iterable[Latch]) -> frozenset[tuple[str | None, str]]:
     return frozenset((getattr(latch, "view", None), latch.text) for latch in latches)
 
 
-def _find(search: _Search, new: Mapping[Identity, Sequence[str]], twins: Twins, placed: _Placed) -> None:
-    """Find a home for each latch of *search* among the messages that newly have its identity, or drop it."""
-    lost = [orphan for orphan in search.orphans if orphan[1]]
-    holders = new.get(search.identity, ())
-    if not holders:
-        for orphan in lost:
-            _find_output(orphan, search.identity, new, twins, placed)
-        return
-    carriers = [host for host in holders if host not in search.kept and host not in placed.taken]
+def _find(search: _Search, holders: Sequence[str], twins: Twins, placed: _Placed) -> None:
+    """Find a home for each latch of *search* among those of *holders* that newly have its identity, or drop it."""
+    lost, there = search.lost, search.kept | placed.taken
+    carriers = [host for host in holders if host not in there and not twins.was(host, search.identity)]
     free = [host for host in carriers if host not in twins.blocked]
     if not free:
         for host, latches in lost:
@@ -216,13 +247,23 @@ def _find_output(
         host
         for shown in map(shown_identity, latches)
         for host in new.get(shown, ())
-        if twins.old.get(host) != shown and host not in placed.taken
+        if not twins.was(host, shown) and host not in placed.taken
     ]
     free = [host for host in carriers if host not in twins.blocked]
     if free:
         placed.put(latches, free[0])
     else:
         placed.drop(latches, Reason.BLOCKED_REF if carriers else _absence(identity, old_host, twins))
+
+
+def forms_of(latches: Iterable[Latch]) -> Mapping[Identity, Collection[Identity]]:
+    """Give identity -> its other forms: what each of *latches* was made for, and what it shows."""
+    forms: defaultdict[Identity, set[Identity]] = defaultdict(set)
+    for latch in latches:
+        shown = shown_identity(latch)
+        forms[latch.identity].add(shown)
+        forms[shown].add(latch.identity)
+    return forms
 
 
 def shown_identity(latch: Latch) -> Identity:

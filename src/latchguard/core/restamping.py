@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from latchguard.core.binding import Bindings, Twins, bind_latches
+from latchguard.core.binding import Bindings, Twins, bind_latches, forms_of
 from latchguard.core.errors import NumberingError, check_type
 from latchguard.core.history import positions_of
 from latchguard.core.identity import Identity
@@ -80,8 +80,9 @@ def restamp_identities(
     """Do what `restamp` does, for whoever has the identities but not the messages (a database).
 
     Args:
-        state: refs and latches as they are now. Of its identities only those matter that changed, that a latch or
-            a `gone` drop names or shows, or whose message carries a latch; the others may be left out.
+        state: refs and latches as they are now. Of its identities only those matter that changed, that a latch,
+            or a drop that is `gone` or `cleared`, names or shows, or whose message carries a latch; the others may be
+            left out.
         present: message id -> identity of the whole history, in its new order; None where it may be left out.
         numbering: as in `restamp`.
     """
@@ -176,12 +177,13 @@ def _twins(
     latches = [latch for _, latch in hosted] + [drop.latch for drop in gone]
     if not latches:
         return Twins({}, {}, state.refs, ())
-    hashes = {latch.identity.hash for latch in latches} | {latch.shown for latch in latches}
+    cleared = [drop.latch for drop in state.quarantine if drop.reason is Reason.CLEARED]
+    hashes = {form for latch in (*latches, *cleared) for form in (latch.identity.hash, latch.shown)}
     hosts = {host for host, _ in hosted}
-    known = {key: found for key, found in state.identities.items() if found.hash in hashes}
+    known = {key: found for key, found in state.identities.items() if found.hash in hashes or key in hosts}
     old = {key: known[key] for key in state.refs if key in known}
     new = {key: found for key, found in present.items() if found and (found.hash in hashes or key in hosts)}
-    return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED))
+    return Twins(old, new, state.refs, frozenset(key for key in new if refs[key] == BLOCKED), forms_of(cleared))
 
 
 def _apply(state: ConversationState, refs: RefMap, identities: Mapping[str, Identity], bindings: Bindings) -> Restamp:

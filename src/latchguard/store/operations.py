@@ -220,7 +220,7 @@ def restamp_session(
     in_force = read_latches(connection, header.key)
     drops = read_drops(connection, quarantine.c.session_id == header.key)
     concerned = [stored.latch for stored in in_force]
-    concerned += [stored.drop.latch for stored in drops if stored.drop.reason is Reason.GONE]
+    concerned += [stored.drop.latch for stored in drops if stored.drop.reason in (Reason.GONE, Reason.CLEARED)]
     # Which rows can matter to a latch: those that have an identity or a form of one, or carry one.
     hashes = {bytes.fromhex(text) for latch in concerned for text in (latch.identity.hash, latch.shown)}
     refs = {ref_number(stored.latch.ref) for stored in in_force}

@@ -95,7 +95,8 @@ def plan_restamp(
         new: message id -> identity now, in order.
         protected: the ids that are protected now.
         superseded: latches whose texts a message may come back with as well.
-        shadows: identities of messages that left the history earlier; whether they count as twins is left open.
+        shadows: identities of messages of which it is left open whether they count as twins: those that left the
+            history earlier, and those that may be known in another form.
         own_output: whether a message in a form that a latch gave it must be known as that message; else it may be.
     """
     fates = Fates()
@@ -185,7 +186,8 @@ class _Case:
         elif not self.protected.isdisjoint(free):
             for host in lost:
                 homes = frozenset(free) - self.protected
-                self._give(fates, host, homes, _BLOCKED | _AMBIGUOUS | _GONE if homes else _BLOCKED | _AMBIGUOUS)
+                gone = _GONE if homes or self.shadowed else _NOTHING
+                self._give(fates, host, homes, _BLOCKED | _AMBIGUOUS | gone)
         else:
             self._among(fates, lost, free, twins, kept)
 

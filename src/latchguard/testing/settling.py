@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -16,6 +16,10 @@ __all__ = ["SURVIVAL", "DropRecord", "Plan", "Settlement", "alike_drops", "settl
 
 # The law that is broken where a text does not survive an op.
 SURVIVAL: Final = {"restamp": "view-survives", "append": "prefix-stable", "reload": "survives-reload"}
+
+
+# A message and whether its view or its clip is meant, or a drop and None.
+_Way: TypeAlias = tuple[str, bool | None]
 
 
 @frozen
@@ -100,8 +104,18 @@ class _Search:
             home, made = self.plan.made
             if not self._place(made, (home,)):
                 raise violation("latch-shows", home, f"the latch {made.text!r} in the report", "none")
-        placed = self._follow(latches)
-        self._revive()
+        pairs = [
+            ((key, latch), self.plan.fates.by_latch.get((key, latch)) or Fate(frozenset((key,)), frozenset()))
+            for key, held in latches.items()
+            for latch in held
+        ]
+        pairs.sort(key=lambda pair: len(pair[1].homes) + len(pair[1].reasons))
+        missing = [key for key in self.old if key not in self.account.quarantine and not self.plan.forks]
+        ways = [self._ways(key, latch, fate) for (key, latch), fate in pairs]
+        # What looks alike is told apart by that all must get somewhere: the latches, and the drops that are no more.
+        found = _match([*ways, *map(self._ways_back, missing)])
+        placed = self._follow(pairs, found)
+        self._revive(zip(missing, found[len(pairs) :], strict=True))
         self._expect_nothing_else()
         for group, least in self.plan.fates.quotas:
             if len(group & placed) < least:
@@ -124,21 +138,38 @@ class _Search:
                         del self.added[key]
                         break
 
-    def _follow(self, latches: Mapping[str, Sequence[Held]]) -> set[tuple[str, Held]]:
-        """Follow each latch to its home or into quarantine, those with the least freedom first."""
+    def _follow(
+        self, pairs: Sequence[tuple[tuple[str, Held], Fate]], found: Sequence[_Way | None]
+    ) -> set[tuple[str, Held]]:
+        """Take each latch to where it was found; give those that have a home."""
         placed: set[tuple[str, Held]] = set()
-        pairs = [
-            ((key, latch), self.plan.fates.by_latch.get((key, latch)) or Fate(frozenset((key,)), frozenset()))
-            for key, held in latches.items()
-            for latch in held
-        ]
-        pairs.sort(key=lambda pair: len(pair[1].homes) + len(pair[1].reasons))
-        for (key, latch), fate in pairs:
-            if self._place(latch, sorted(fate.homes, key=lambda home: (home != key, home))):
+        for ((key, latch), _), way in zip(pairs, found, strict=False):
+            if way is not None and way[1] is None:
+                self.after.quarantine[way[0]] = DropRecord(latch, self.added.pop(way[0])[2])
+            elif way is not None:
+                self._place(latch, way[:1])
                 placed.add((key, latch))
-            elif not self._drop(latch, fate.reasons) and key not in self.plan.may_vanish:
+        for ((key, latch), fate), way in zip(pairs, found, strict=False):
+            if way is None and key not in self.plan.may_vanish:
                 raise self._lost(key, latch, fate)
         return placed
+
+    def _ways(self, key: str, latch: Held, fate: Fate) -> list[_Way]:
+        """Give where a latch may be by the account: messages, its own first, then drops."""
+        content, slot = (latch.text, latch.view), latch.view is not None
+        homes = sorted(fate.homes, key=lambda home: (home != key, home))
+        ways: list[_Way] = [(home, slot) for home in homes if self.arrived.get(home, {}).get(slot) == content]
+        for drop, (*found, reason) in self.added.items():
+            if (*found,) == content and reason in fate.reasons:
+                ways.append((drop, None))
+        return ways
+
+    def _ways_back(self, key: str) -> list[_Way]:
+        """Give the messages on which a drop that is no more may be by the account."""
+        fate = Fate(
+            frozenset().union(*(self.plan.revivals.get(other, ()) for other in alike_drops(self.old, key))), frozenset()
+        )
+        return self._ways("", self.old[key].latch, fate)
 
     def _place(self, latch: Held, homes: Collection[str]) -> bool:
         for home in homes:
@@ -146,14 +177,6 @@ class _Search:
             if slots.get(latch.view is not None) == (latch.text, latch.view):
                 del slots[latch.view is not None]
                 self.after.latches[home].append(latch)
-                return True
-        return False
-
-    def _drop(self, latch: Held, reasons: Collection[str]) -> bool:
-        for key, (text, view, reason) in self.added.items():
-            if (text, view) == (latch.text, latch.view) and reason in reasons:
-                del self.added[key]
-                self.after.quarantine[key] = DropRecord(latch, reason)
                 return True
         return False
 
@@ -171,18 +194,18 @@ class _Search:
                 return violation(law, where, wanted, f"on {home}")
         return violation("nothing-vanishes", where, wanted, "neither in force nor in quarantine")
 
-    def _revive(self) -> None:
-        """Find what left the quarantine; drops that a report cannot tell apart stand for one another."""
+    def _revive(self, found: Iterable[tuple[str, _Way | None]]) -> None:
+        """Take what left the quarantine home; drops that a report cannot tell apart stand for one another."""
         revived: list[str] = []
-        for key, drop in self.old.items():
-            if key in self.account.quarantine or self.plan.forks:
-                continue
+        for key, way in found:
+            drop = self.old[key]
             where = f"the dropped latch {drop.latch.text!r}"
             alike = [other for other in alike_drops(self.old, key) if other not in revived]
             if not any(other in self.plan.revivals for other in alike):
                 raise violation("only-gone-returns", where, f"in quarantine, {drop.reason}", "not in quarantine")
+            homes = () if way is None else way[:1]
             for other in alike:
-                if self._place(self.old[other].latch, self.plan.revivals.get(other, ())):
+                if self._place(self.old[other].latch, self.plan.revivals.get(other, frozenset()).intersection(homes)):
                     revived.append(other)
                     if other in self.after.quarantine:
                         self.after.quarantine[other] = drop
@@ -200,6 +223,25 @@ class _Search:
                 raise violation("nothing-from-nothing", key, "no such latch", repr(text))
         for text, _, _ in self.added.values():
             raise violation("nothing-from-nothing", "report.quarantine", "no such drop", repr(text))
+
+
+def _match(ways: Sequence[Sequence[_Way]]) -> list[_Way | None]:
+    """Give each its first way that nobody else needs, None where there is none."""
+    taken: dict[_Way, int] = {}
+
+    def take(index: int, tried: set[_Way]) -> bool:
+        for way in ways[index]:
+            if way not in tried:
+                tried.add(way)
+                if way not in taken or take(taken[way], tried):
+                    taken[way] = index
+                    return True
+        return False
+
+    for index in range(len(ways)):
+        take(index, set())
+    found = {index: way for way, index in taken.items()}
+    return [found.get(index) for index in range(len(ways))]
 
 
 def alike_drops(quarantine: Mapping[str, DropRecord], key: str) -> list[str]:
