@@ -29,6 +29,7 @@ RESTAMP = st.tuples(
     st.integers(0, 6),
     st.none() | st.sampled_from(["", *IDS]),
     st.none() | st.tuples(st.sampled_from(IDS), CONTENT),
+    st.booleans(),
 )
 OPERATIONS = st.one_of(
     APPEND,
@@ -87,6 +88,13 @@ class Both:
         """Give a message as the host holds it who keeps what it was shown: of one that gets protected, all there is."""
         return replay([self.contents[message_id]], self.state).messages[0]
 
+    def is_output(self, message: Message) -> bool:
+        """Say whether a latch takes both *message* and the stored one: it is that one, as it was shown."""
+        both = [replay([one], self.state).refused for one in (message, self.contents[message.id])]
+        refused = {outcome.latch for outcomes in both for outcome in outcomes}
+        held = [latch for latch in self.state.latches if latch.ref == self.state.refs.get(message.id)]
+        return any(latch not in refused for latch in held)
+
     def counted(self, comes: Iterable[str], leaves: Iterable[str] = (), *, epochs: int) -> ConversationState:
         """Count a write of which the core knows nothing: protected messages leave the history or are back."""
         if self.present.issuperset(comes) and self.present.isdisjoint(leaves):
@@ -131,18 +139,24 @@ class Both:
         """Replay the stored history, or the host's where no texts are stored."""
         return self.store.replay(self.session, None if self.store.keep_texts else self.history)
 
-    def restamp(self, order: list[str] | None, size: int, ledger: str | None, change: Any) -> None:
-        """Restamp both, perhaps by a *ledger* that protects a message, perhaps with one message changed meanwhile."""
-        if ledger and order is not None and ledger in order[:size]:
-            self.contents[ledger] = self.shown(ledger)
-        if change is not None and order is not None and change[0] in order[:size]:
-            self.contents[change[0]] = Message(change[0], *change[1])
+    def restamp(self, order: list[str] | None, size: int, ledger: str | None, change: Any, as_shown: bool) -> None:
+        """Restamp both, perhaps by a *ledger* that protects a message, perhaps with one message changed meanwhile.
+
+        The store has the messages in their own form, so the core is given those where the host holds our output.
+        """
+        given = None if order is None else {key: self.contents[key] for key in order[:size]}
+        if given is not None and change is not None and change[0] in given:
+            given[change[0]] = Message(change[0], *change[1])
+        if given is not None and as_shown:
+            given = {message.id: message for message in replay(list(given.values()), self.state).messages}
         numbering = None if ledger is None else {key: f"m{10 - place:05d}" for place, key in enumerate(IDS[:size])}
         if numbering is not None and ledger:
             numbering[ledger] = "BLOCKED"
-        whole = None if order is None else [self.contents[key] for key in order[:size]]
-        mine = self.store.restamp(self.session, whole, numbering=numbering)
-        theirs = restamp(self.state, self.history if whole is None else whole, numbering=numbering)
+        self.contents |= {key: one for key, one in (given or {}).items() if key == ledger or not self.is_output(one)}
+        handed = None if given is None else list(given.values())
+        mine = self.store.restamp(self.session, handed, numbering=numbering)
+        whole = self.history if given is None else [self.contents[key] for key in given]
+        theirs = restamp(self.state, whole, numbering=numbering)
         if theirs.state is self.state and order is not None:
             theirs = evolve(theirs, state=self.counted(order[:size], order[size:], epochs=1))
         assert mine == theirs
@@ -178,12 +192,19 @@ def run(store: SessionStore, contents: list[tuple[Role, Kind, str]], operations:
 
 
 # A protected message that a restamp left out comes back after another one.
-COMES_BACK: list[Any] = [("append", [], "id3"), ("restamp", IDS, 0, None, None), ("append", ["id0", "id3"], "id0")]
-# One gets protected by an append, one by a restamp, each held as it was shown; then the first one is left out.
+COMES_BACK: list[Any] = [
+    *[("append", [], "id3"), ("restamp", IDS, 0, None, None, False)],
+    ("append", ["id0", "id3"], "id0"),
+]
+# Held as they were shown: one that an append protects, one that a restamp protects, one that stays as it is.
 AS_SHOWN: list[Any] = [
     *[("latch", "id0", "y", None), ("append", ["id0"], "id0")],
-    *[("latch", "id1", "y", None), ("restamp", [*IDS[1:], "id0"], 6, "id1", None)],
-    ("restamp", [*IDS[1:], "id0"], 5, None, None),
+    *[
+        ("latch", "id1", "y", None),
+        ("latch", "id2", "a long text", None),
+        ("restamp", [*IDS[1:], "id0"], 6, "id1", None, True),
+    ],
+    ("restamp", [*IDS[1:], "id0"], 5, None, None, False),
 ]
 
 

@@ -380,6 +380,20 @@ def test_fork_copies_a_part(store: SessionStore) -> None:
         store.fork("s", "other", "call")
 
 
+def test_a_fork_knows_an_earlier_output(store: SessionStore) -> None:
+    """What a latch showed that a later one superseded is its message still; nothing else of the quarantine comes."""
+    store.append("s", [ONE, TWO])
+    store.latch("s", ONE, "clip")
+    store.latch("s", ONE, "clip 2")
+    store.latch("s", TWO, "gone")
+    store.latch("s", TWO, "gone 2")
+    store.unlatch("s", TWO)
+    store.fork("s", "new")
+    assert store.append("new", [evolve(ONE, text="clip"), TWO]) == ["m00001", "m00002"]
+    assert store.state("new").version == 1
+    assert [stored.drop.latch.text for stored in store.quarantine("new")] == ["clip"]
+
+
 def test_delete_leaves_nothing(store: SessionStore) -> None:
     """Every read and write of the session then says that there is none."""
     store.append("s", ALL)

@@ -143,6 +143,7 @@ def test_old_faults_of_the_core_stay_fixed() -> None:
         "54-a-protected-message-is-back",
         "55-a-twin-held-as-it-was-shown",
         "56-what-it-is-before-what-was-shown",
+        "57-a-fork-knows-an-earlier-output",
     ]
     assert all(checking.check_trace(CoreKernel(), path) for path in old)
 

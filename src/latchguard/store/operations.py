@@ -358,10 +358,14 @@ def copy_session(connection: Connection, header: Header, new: str, upto: str | N
     refs_kept = select(messages.c.ref).where(kept, messages.c.ref.is_not(None))
     mine = bodies.c.session_id == header.key
     on_them = (latches.c.session_id == header.key) & latches.c.ref.in_(refs_kept)
+    # What a superseded latch showed is a form of its message still: a host may hold it, in the fork too.
+    replaced = (quarantine.c.session_id == header.key) & (quarantine.c.reason == str(Reason.SUPERSEDED))
+    replaced &= quarantine.c.hash.in_(select(latches.c.hash).where(on_them))
     for table, source in (
         (messages, select(*_but(messages, copy.key)).where(kept)),
         (bodies, select(*_but(bodies, copy.key)).where(mine, bodies.c.body.in_(in_kept))),
         (latches, select(*_but(latches, copy.key)).where(on_them)),
+        (quarantine, select(*_but(quarantine, copy.key)).where(replaced).order_by(quarantine.c.id)),
     ):
         connection.execute(insert(table).from_select([c.name for c in table.c if c.name != "id"], source))
     counters = {"version": 1, "ref_cursor": header.cursor, "next_number": header.next_number, "extra": header.extra}

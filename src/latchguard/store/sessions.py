@@ -240,8 +240,8 @@ class SessionStore:
     def fork(self, session: str, new: str, upto: str | None = None, *, connection: Connection | None = None) -> None:
         """Make session *new* of the history up to the message *upto*, itself included, or of all of it.
 
-        Refs, latches and protection are copied, the quarantine is not; the fork starts its own epoch, and never
-        issues a ref that *session* had issued.
+        Refs, latches and protection are copied, of the quarantine only what a copied latch superseded; the fork
+        starts its own epoch, and never issues a ref that *session* had issued.
 
         Raises:
             SessionNotFoundError, UnknownMessageError: what is to be copied is not there.
