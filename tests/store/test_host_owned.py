@@ -270,7 +270,7 @@ def test_the_rest_of_the_store(store: SessionStore) -> None:
     assert [one.text for one in store.replay("fork", [RESULT, A]).messages] == ["clip of the result", "clip of one"]
     with pytest.raises(TextsNotKeptError):
         store.messages("fork")
-    store.latch("s", A, "a third clip")
+    store.unlatch("s", A)
     assert store.purge(older_than_s=-10) == 1
     for session in ("s", "fork"):
         store.delete(session)

@@ -457,6 +457,17 @@ def test_purge_counts(store: SessionStore) -> None:
     assert b'"purged":1' in store.export("s")
 
 
+def test_purge_leaves_what_an_earlier_output_is_known_by(store: SessionStore) -> None:
+    """As long as the latch that superseded it is in force; a host that holds the earlier text meets no conflict."""
+    store.append("s", [ONE])
+    for text in ("clip", "clip 2"):
+        store.latch("s", ONE, text)
+    assert store.purge(older_than_s=-10) == 0
+    assert store.append("s", [evolve(ONE, text="clip")]) == ["m00001"]
+    store.unlatch("s", ONE)
+    assert store.purge(older_than_s=-10) == 2
+
+
 def test_sessions_are_paged_by_code_point(store: SessionStore) -> None:
     """The order is the same on every database: no collation folds or pads."""
     names = ["A", "B", "a", "a ", "aa", "\u00e4", "\U0001f600"]

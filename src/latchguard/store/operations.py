@@ -404,8 +404,14 @@ def sessions_with_drops(connection: Connection, before_s: float, session: str | 
 
 
 def purge_drops(connection: Connection, header: Header, before_s: float) -> int:
-    """Delete the drops of a session from before *before_s*, and keep their count."""
+    """Delete the drops of a session from before *before_s*, and keep their count.
+
+    What a latch in force superseded stays: by it an earlier output, which a host may hold, is known.
+    """
     old = (quarantine.c.session_id == header.key) & (quarantine.c.dropped_at_s < before_s)
+    in_force = select(latches.c.hash).where(latches.c.session_id == header.key, latches.c.hash.is_not(None))
+    digest, reason = quarantine.c.hash, quarantine.c.reason
+    old &= (reason != str(Reason.SUPERSEDED)) | digest.is_(None) | digest.not_in(in_force)
     count = connection.execute(delete(quarantine).where(old)).rowcount
     connection.execute(update(sessions).where(sessions.c.id == header.key).values(purged=header.purged + count))
     return count

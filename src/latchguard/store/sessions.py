@@ -263,6 +263,7 @@ class SessionStore:
     def purge(self, *, older_than_s: float, session: str | None = None, connection: Connection | None = None) -> int:
         """Delete drops that are in quarantine for longer than *older_than_s* seconds; give their count.
 
+        What a latch in force superseded stays as long as that one: what it showed is known as its message by it.
         Each session keeps the count of what was purged (I3), and is a transaction of its own: none waits for all.
         """
         before_s = time.time() - older_than_s
