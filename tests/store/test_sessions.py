@@ -445,6 +445,19 @@ def test_fields_of_a_newer_release_are_carried_through(store: SessionStore) -> N
         assert [latch.extra for latch in store.state(name).latches] == [{"newer": [1]}]
 
 
+def test_release_of_the_equal_of_what_is_in_force(store: SessionStore) -> None:
+    """The two change places: the drop is gone, and the one that was in force is a drop of its own."""
+    store.append("s", [ONE])
+    for text in ("clip", "clip 2", "clip"):
+        store.latch("s", ONE, text)
+    first, second = store.quarantine("s")
+    store.release(first.id)
+    left, new = store.quarantine("s")
+    assert (left, new.drop) == (second, first.drop)
+    assert new.id != first.id
+    assert [latch.text for latch in store.state("s").latches] == ["clip"]
+
+
 def test_purge_counts(store: SessionStore) -> None:
     """Only drops that are old enough go, and their number is kept."""
     store.append("s", [ONE])

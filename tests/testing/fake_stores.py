@@ -54,10 +54,11 @@ class MemoryStore:
             known.messages = messages
 
     def append(self, session: str, messages: Sequence[Message], *, protected: Collection[str] = ()) -> list[str]:
-        """Append what is new."""
+        """Append what is new, and take what gets protected as it is held."""
         known = self.all.get(session, Session())
-        state = known.state.assign(messages, protected=protected)
-        self.write(session, state, known.messages | {message.id: message for message in messages})
+        new = {one.id: one for one in messages if one.id not in known.messages or one.id in protected}
+        state = known.state.assign(new.values(), protected=protected)
+        self.write(session, state, known.messages | new)
         return [state.refs[message.id] for message in messages]
 
     def latch(self, session: str, message: Message, text: str, *, view: str | None = None) -> None:

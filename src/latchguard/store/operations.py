@@ -306,7 +306,8 @@ def release_drop(connection: Connection, header: Header, drop_id: int) -> None:
     row = _only_holder(connection, header, drop_id, latch)
     if not LATCHABLE[latch.identity.kind]:
         raise LatchError(row.message_id, row.ref_text, Reason.FORBIDDEN_KIND)
-    part = make_part(header, [row], read_latches(connection, header.key, [row.ref or 0]), drops)
+    connection.execute(delete(quarantine).where(quarantine.c.id == drop_id))  # the one it replaces may be its equal
+    part = make_part(header, [row], read_latches(connection, header.key, [row.ref or 0]))
     write_change(connection, part, _released(part.state, evolve(latch, ref=row.ref_text)), {})
 
 
