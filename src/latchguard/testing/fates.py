@@ -82,8 +82,8 @@ def plan_restamp(
     latches: Mapping[str, Sequence[Held]],
     new: Mapping[str, Identity],
     protected: Collection[str],
-    superseded: Sequence[Held] = (),
-    shadows: Collection[Identity] = (),
+    superseded: Sequence[Held],
+    shadows: Mapping[str, Identity],
     *,
     own_output: bool = True,
 ) -> Fates:
@@ -95,13 +95,13 @@ def plan_restamp(
         new: message id -> identity now, in order.
         protected: the ids that are protected now.
         superseded: latches whose texts a message may come back with as well.
-        shadows: identities of messages of which it is left open whether they count as twins: those that left the
-            history earlier, and those that may be known in another form.
+        shadows: the identity of each message that left the history earlier, and of each drop that was cleared, whose
+            message may be known in another form: whether it counts as a twin is left open.
         own_output: whether a message in a form that a latch gave it must be known as that message; else it may be.
     """
     fates = Fates()
     wanted = dict.fromkeys(latch.identity for held in latches.values() for latch in held)
-    unsure = {*shadows, *(new[key] for key in protected if key in new)}
+    unsure = {*shadows.values(), *(new[key] for key in protected if key in new)}
     echoes = _sure_echoes(known, latches, new, unsure) if own_output else {}
     if UNIDENTIFIED in wanted:
         del wanted[UNIDENTIFIED]
@@ -112,8 +112,8 @@ def plan_restamp(
             for host, held in latches.items()
             if any(latch.identity == identity for latch in held)
         }
-        shadowed = identity in shadows
-        case = _Case(identity, known, hosts, new, frozenset(protected), superseded, shadowed, own_output, echoes)
+        alike = frozenset(key for key, shadow in shadows.items() if shadow == identity)
+        case = _Case(identity, known, hosts, new, frozenset(protected), superseded, alike, own_output, echoes)
         case.decide(fates)
     return fates
 
@@ -163,7 +163,7 @@ class _Case:
     new: Mapping[str, Identity]
     protected: frozenset[str]
     superseded: Sequence[Held]
-    shadowed: bool
+    shadows: frozenset[str]
     own_output: bool
     echoes: Mapping[str, str]
 
@@ -186,7 +186,7 @@ class _Case:
         elif not self.protected.isdisjoint(free):
             for host in lost:
                 homes = frozenset(free) - self.protected
-                gone = _GONE if homes or self.shadowed else _NOTHING
+                gone = _GONE if homes or self.shadows else _NOTHING
                 self._give(fates, host, homes, _BLOCKED | _AMBIGUOUS | gone)
         else:
             self._among(fates, lost, free, twins, kept)
@@ -228,8 +228,8 @@ class _Case:
         alike = len(shown) == 1 and all(twin in self.hosts for twin in twins)
         everywhere = frozenset(free)
         if len(lost) == 1 and len(free) == 1 and not kept:
-            self._give(fates, lost[0], everywhere, _NOTHING)
-        elif self.shadowed:
+            self._give(fates, lost[0], everywhere, _GONE if free[0] in self.shadows else _NOTHING)
+        elif self.shadows:
             for host in lost:
                 self._give(fates, host, everywhere, _AMBIGUOUS | _GONE)
         elif alike:

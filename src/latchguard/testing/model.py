@@ -426,14 +426,14 @@ class Model:
     def _plan_restamp(self, history: Sequence[Json], _op: Json, protected: Collection[str]) -> Plan:
         new = {message["id"]: identity_of(message) for message in history}
         # What showed a text that is cleared by now may be known in that form, whatever the host holds: perhaps a twin.
-        cleared = {drop.latch.identity for drop in self.quarantine.values() if drop.reason == "cleared"}
+        cleared = {key: drop.latch.identity for key, drop in self.quarantine.items() if drop.reason == "cleared"}
         fates = plan_restamp(
             self.known,
             self.latches,
             new,
             protected,
             self._forms(()),
-            {*self.shadows.values(), *cleared},
+            {**cleared, **self.shadows},
             own_output=self._own_output,
         )
         fresh = {key: found for key, found in new.items() if key not in self.refs}
