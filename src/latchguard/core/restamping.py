@@ -91,7 +91,9 @@ def restamp_identities(
     identities = {key: found for key, found in present.items() if found is not None}
     if absent := state.identities.keys() - present.keys():
         identities |= {key: state.identities[key] for key in refs if key in absent}
-    hosted = [(state.refs.holder(latch.ref), latch) for latch in state.latches]
+    latched = {latch.ref for latch in state.latches} - {BLOCKED}
+    hosts = {ref: key for key, ref in state.refs.items() if ref in latched}  # without the inverse of the whole map
+    hosted = [(hosts.get(latch.ref), latch) for latch in state.latches]
     gone = [drop for drop in state.quarantine if drop.reason is Reason.GONE]
     twins = _twins(state, present, refs, hosted, gone)
     result = _apply(state, refs, identities, bind_latches(hosted, gone, twins, tuple(state.superseded())))
@@ -126,44 +128,45 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
     Raises:
         NumberingError: two ids of *numbering* share a ref, or a value is no ref.
     """
-    cursor = 1
-    known = dict(refs.items())  # a look-up in a dict is a tenth of one in a `RefMap`
-    blocked = [key for key, ref in known.items() if ref == BLOCKED]
-    wanted: dict[str, str] = {}
+    blocked = {key: ref for key, ref in refs.items() if ref == BLOCKED}
+    by_id = dict.fromkeys(message_ids, "")
+    if list(by_id) != list(refs):  # else, as mostly, a look-up less for each message of a history
+        for key in by_id:
+            if key not in refs:
+                check_id(key)
+    cursor, size = 1, len(by_id)
     if numbering is not None:
         cursor = _highest_number(numbering) + 1
-        wanted = dict(numbering)
-    wanted |= dict.fromkeys(blocked, BLOCKED)
-    by_id: dict[str, str] = {}
-    for key in message_ids:
-        if key not in known:
-            check_id(key)
-        if (ref := wanted.get(key)) is None:
-            ref = format_ref(cursor)
+        by_id.update(numbering)
+    by_id |= blocked
+    for key in list(by_id)[size:]:  # what is not in the history stands behind it
+        del by_id[key]
+    for key, ref in by_id.items():
+        if not ref:
+            by_id[key] = format_ref(cursor)
             cursor += 1
-        by_id[key] = ref
-    by_id |= {key: BLOCKED for key in blocked if key not in by_id}
-    if by_id == known and list(by_id) == list(known):
-        return refs
-    return RefMap.of(by_id, cursor)
+    by_id |= blocked
+    return refs if RefMap.of(by_id, refs.cursor) == refs else RefMap.of(by_id, cursor)
 
 
 def _highest_number(numbering: Mapping[str, str]) -> int:
     """Check that *numbering* is one to one; give the number of its highest ref, 0 where it has none."""
     check_type(numbering, Mapping, "numbering", "a mapping from message id to ref")
-    highest = 0
-    owners: dict[str, str] = {}
+    numbers: list[int] = []
     for message_id, ref in numbering.items():
         if type(message_id) is not str:  # a call per message of a history costs as much as all else here
             check_type(message_id, str, "numbering", "message ids as keys")
         number = ref_number(ref) if isinstance(ref, str) else None
-        if number is None and ref != BLOCKED:
+        if number is not None:
+            numbers.append(number)
+        elif ref != BLOCKED:
             raise NumberingError(message_id, ref, "a ref (m00001, ...) or BLOCKED")
-        if number is not None and (owner := owners.setdefault(ref, message_id)) != message_id:
-            raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owner!a}")
-        if number is not None and number > highest:
-            highest = number
-    return highest
+    if len(set(numbers)) < len(numbers):
+        owners: dict[str, str] = {}
+        pairs = ((key, ref) for key, ref in numbering.items() if ref != BLOCKED)
+        message_id, ref = next((key, ref) for key, ref in pairs if owners.setdefault(ref, key) != key)
+        raise NumberingError(message_id, ref, f"a ref of its own, not that of message {owners[ref]!a}")
+    return max(numbers, default=0)
 
 
 def _twins(

@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from math import inf
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from attrs import define, evolve, field
@@ -21,13 +23,13 @@ from latchguard.core.identity import Identity
 from latchguard.core.message import Message
 from latchguard.core.refs import BLOCKED
 from latchguard.core.state import ConversationState
-from latchguard.store.connections import chunks, delete_rows, insert_rows, is_ordered, update_rows
+from latchguard.store.connections import chunks, delete_rows, insert_rows, is_ordered, update_blocks, update_rows
 from latchguard.store.parts import Part
 from latchguard.store.rows import LATCH_COLUMNS, Header, MessageRow, body_values, drop_values, latch_values
 from latchguard.store.tables import bodies, latches, messages, quarantine, sessions
 from latchguard.store.texts import to_stored
 
-__all__ = ["MAX_NUMBER", "Move", "insert_messages", "key_encoder", "order_moves", "write_change"]
+__all__ = ["MAX_NUMBER", "Move", "insert_messages", "join_moves", "key_encoder", "order_moves", "write_change"]
 
 MAX_NUMBER: Final = 2**63 - 1
 
@@ -49,9 +51,9 @@ _SET_ASIDE: Final = (
     .values(ref=None)
 )
 
-# A row whose ref changes: its position, the number before, None for no ref, and after. A whole history of them is
+# A row whose ref changes: its position, the number before, 0 for no ref, and after. A whole history of them is
 # made at once: the garbage collector walks instances of a class, not plain tuples.
-Move: TypeAlias = tuple[int, int | None, int]
+Move: TypeAlias = tuple[int, int, int]
 
 
 @define
@@ -76,7 +78,7 @@ def write_change(
     part: Part,
     after: ConversationState,
     given: Mapping[str, Message],
-    present: Container[str] | None = None,
+    present: Collection[str] | None = None,
 ) -> None:
     """Write what differs between *part* and *after*.
 
@@ -96,31 +98,35 @@ def write_change(
 
 
 def _plan_rows(
-    part: Part, after: ConversationState, given: Mapping[str, Message], present: Container[str] | None
+    part: Part, after: ConversationState, given: Mapping[str, Message], present: Collection[str] | None
 ) -> _Rows:
     reordered = present is not None and _is_reordered(part, after, present)
     plan = _Rows(part.header.next_number, reordered=reordered)
     rows, identities = part.rows, after.identities
     named = given if present is None else present
     refs = after.refs.items() if present is not None else _as_appended(part, after, given)
-    for message_id, ref in refs:
-        old, identity = rows.get(message_id), identities.get(message_id)
+    # Mostly told in one go: look-ups for each message of a history cost as much as all else here.
+    all_here = present is not None and list(after.refs) == list(present)
+    all_known = present is not None and list(after.refs) == list(rows)
+    olds = rows.values() if all_known else [rows.get(key) for key, _ in refs]
+    for (message_id, ref), old in zip(refs, olds, strict=True):
+        identity = identities.get(message_id)
         number = None if ref == BLOCKED else int(ref[1:])
         if number is not None and number > MAX_NUMBER:
             raise NumberingError(message_id, ref, f"a number up to {MAX_NUMBER}")
-        here = message_id in named or (present is None and old is not None and old.present)
+        here = all_here or message_id in named or (present is None and old is not None and old.present)
         if old is None:
             plan.inserted.append(_new_row(plan.number(), message_id, identity, number, here=here))
             plan.new_bodies.add(plan.inserted[-1].body)
         elif identity is not None and not old.is_a(identity):
             row = _new_row(old.position, message_id, identity, number, here=here)
             _put(plan, old, row._replace(body=old.body))
-        elif plan.reordered or old.present != here or old.protected != (number is None) or not old.in_refs:
+        elif reordered or old.present != here or old.protected != (number is None) or not (here or old.protected):
             _put(plan, old, old._replace(ref=number, present=here, protected=number is None))
-        elif number is not None and old.ref != number:
-            plan.moves.append((old.position, old.ref, number))
-    for row in part.rows.values():
-        if row.message_id not in after.refs and (row.in_refs or plan.reordered):
+        elif number is not None and (before := old.ref) != number:
+            plan.moves.append((old.position, before or 0, number))
+    for row in () if all_known else rows.values():
+        if row.message_id not in after.refs and (row.in_refs or reordered):
             _put(plan, row, row._replace(ref=None, present=False, protected=False))
     return plan
 
@@ -169,25 +175,38 @@ def _put(plan: _Rows, old: MessageRow, row: MessageRow) -> None:
     plan.inserted.append(row)
 
 
-def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move]]:
+def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move], list[Move]]:
     """Order *moves* so that no two rows ever share a ref.
 
     Returns:
-        The old refs that must be set aside first, and the moves in order.
+        The old refs that must be set aside first, then the moves down and after them those up, each in order.
     """
-    moves = list(moves)
-    down = [move for move in moves if move[1] is not None and move[2] < move[1]]
-    up = [move for move in moves if move[1] is None or move[2] > move[1]]
-    down.sort(key=lambda move: move[1] or 0)
-    up.sort(key=lambda move: -(move[1] or 0))
-    held = {old for _, old, _ in moves}
-    in_the_way: list[int] = []
-    for _, old, new in (*down, *up):
-        held.discard(old)
-        if new in held:
-            in_the_way.append(new)
-            held.discard(new)
-    return in_the_way, [*down, *up]
+    moves = sorted(moves, key=itemgetter(1))
+    down = [move for move in moves if move[2] < move[1]]
+    up = [move for move in reversed(moves) if move[2] > move[1]]
+    # Whoever moves down leaves before the next comes down, and so it is with those up.
+    held = {old for _, old, _ in up}
+    return [new for _, _, new in down if new in held], down, up
+
+
+def join_moves(moves: Sequence[Move], step: int) -> Iterator[tuple[int, int, int]]:
+    """Join ordered *moves* whose positions and new refs go on by *step*: by 1 where they go down, by -1 up.
+
+    A database takes the rows of one statement in any order: what is joined takes no ref that one of its rows has.
+
+    Returns:
+        The difference of the new refs to their positions, the first and the last position.
+    """
+    starts: list[int] = []
+    last_position = last_new = taken = 0
+    for place, (position, old, new) in enumerate(moves):
+        if position != last_position + step or new != last_new + step or new == taken or not starts:
+            starts.append(place)
+            taken = old
+        last_position, last_new = position, new
+    for start, end in pairwise([*starts, len(moves)]):
+        positions = moves[start][0], moves[end - 1][0]
+        yield moves[start][2] - positions[0], min(positions), max(positions)
 
 
 def _write_rows(connection: Connection, part: Part, plan: _Rows) -> None:
@@ -195,13 +214,23 @@ def _write_rows(connection: Connection, part: Part, plan: _Rows) -> None:
     if plan.reordered:
         connection.execute(delete(messages).where(messages.c.session_id == key))
     delete_rows(connection, messages, ("session_id", "position"), [(key, position) for position in plan.deleted])
-    in_the_way, moves = order_moves(plan.moves)
+    _write_moves(connection, key, plan.moves)
+    _insert_message_rows(connection, key, plan.inserted)
+
+
+def _write_moves(connection: Connection, key: int, moves: Collection[Move]) -> None:
+    in_the_way, down, up = order_moves(moves)
     if not is_ordered(connection):
-        in_the_way = list({old for _, old, _ in moves if old is not None} & {new for _, _, new in moves})
+        in_the_way = list({old for _, old, _ in moves} & {new for _, _, new in moves})
     for some in chunks(in_the_way):
         connection.execute(_SET_ASIDE, {"session": key, "refs": some})
-    update_rows(connection, messages, "ref", ("session_id", "position"), [(new, key, at) for at, _, new in moves])
-    _insert_message_rows(connection, key, plan.inserted)
+    if connection.dialect.name == "sqlite":  # half the time; PostgreSQL may read a whole table for a range of it
+        blocks = chain(join_moves(down, 1), join_moves(up, -1))
+        rows = [(more, key, first, last) for more, first, last in blocks]
+        update_blocks(connection, messages, ("ref", "position"), rows)
+    else:
+        values = [(new, key, position) for position, _, new in chain(down, up)]
+        update_rows(connection, messages, "ref", ("session_id", "position"), values)
 
 
 def _insert_message_rows(connection: Connection, session_key: int, rows: Iterable[MessageRow]) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "reading",
     "shown_url",
     "store_errors",
+    "update_blocks",
     "update_rows",
     "writing",
 ]
@@ -227,6 +228,19 @@ def update_rows(
         return
     for given, on in _joins(name, keys, (column, *keys), rows):
         connection.exec_driver_sql(f"UPDATE {name} JOIN {given} ON {on} SET {name}.{column} = given.{column}")  # noqa: S608
+
+
+def update_blocks(
+    connection: Connection, table: Table, columns: tuple[str, str], rows: Collection[tuple[int, int, int, int]]
+) -> None:
+    """Set the first of *columns* to the second and a number more, in many ranges of the second.
+
+    Each row is that number, a session's key, and the first and the last value of the second column.
+    """
+    name, column, by = (_quoted(connection, found) for found in (table.name, *columns))
+    more, key, first, last = _marks(connection, 4)
+    ranges = f"session_id = {key} AND {by} BETWEEN {first} AND {last}"
+    execute_many(connection, f"UPDATE {name} SET {column} = {by} + {more} WHERE {ranges}", rows)  # noqa: S608  # names of our own tables
 
 
 def delete_rows(

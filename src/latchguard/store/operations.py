@@ -227,7 +227,11 @@ def restamp_session(
     wanted = (row for row in rows if (row.hash in hashes or row.ref in refs) and row.in_refs)
     part = make_part(header, rows, in_force, drops, {row.message_id: row.identity for row in wanted})
     if given is None:
-        present = {row.message_id: part.state.identities.get(row.message_id) for row in rows if row.present}
+        present: dict[str, Identity | None] = dict.fromkeys(part.rows)
+        present.update(part.state.identities)
+        for row in rows:
+            if not row.present:
+                del present[row.message_id]
     else:
         check_type(numbering, Mapping | None, "numbering", "a mapping from message id to ref")
         protected = {key for key, ref in (numbering or {}).items() if ref == BLOCKED}

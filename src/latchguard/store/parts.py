@@ -7,6 +7,7 @@ Every operation cuts the smallest part that decides it, lets the core decide on 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
@@ -72,6 +73,7 @@ _ROW: Final[tuple[Any, ...]] = tuple(
     type_coerce(messages.c[name], NullType()).label(name) for name in MessageRow._fields
 )
 _BODY: Final = (bodies.c.body, bodies.c.tool_name, bodies.c.tool_call_id, bodies.c.text)
+_to_row: Final = partial(tuple.__new__, MessageRow)  # as `_make`, without its call of Python
 FETCHED: Final = 500  # rows at a time: what SQLAlchemy makes of them is gone before the garbage collector walks it
 _ANY_GONE: Final = (
     select(quarantine.c.id)
@@ -146,12 +148,11 @@ def _rows(
 ) -> list[MessageRow]:
     """Run *statement*; its message ids are decoded here, few of them being other than they are stored."""
     parts = connection.execute(statement, parameters).partitions(FETCHED)
-    found = [MessageRow._make(row) for some in parts for row in some]
+    found = [_to_row(row) for some in parts for row in some]
     if is_mysql(connection.dialect):
         return [row._replace(message_id=decode_key(row.message_id)) for row in found]
-    for place, row in enumerate(found):
-        if row.message_id.startswith(MARK):
-            found[place] = row._replace(message_id=decode_key(row.message_id))
+    for place in [place for place, row in enumerate(found) if row[1].startswith(MARK)]:
+        found[place] = found[place]._replace(message_id=decode_key(found[place].message_id))
     return found
 
 
