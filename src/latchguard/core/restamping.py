@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from attrs import evolve, frozen
 
@@ -139,14 +140,14 @@ def number_refs(refs: RefMap, message_ids: Iterable[str], numbering: Mapping[str
         cursor = _highest_number(numbering) + 1
         by_id.update(numbering)
     by_id |= blocked
-    for key in list(by_id)[size:]:  # what is not in the history stands behind it
+    for key in list(islice(by_id, size, None)):  # what is not in the history stands behind it
         del by_id[key]
     for key, ref in by_id.items():
         if not ref:
             by_id[key] = format_ref(cursor)
             cursor += 1
     by_id |= blocked
-    return refs if RefMap.of(by_id, refs.cursor) == refs else RefMap.of(by_id, cursor)
+    return refs if by_id == refs and list(by_id) == list(refs) else RefMap.of(by_id, cursor)
 
 
 def _highest_number(numbering: Mapping[str, str]) -> int:

@@ -184,9 +184,9 @@ def order_moves(moves: Iterable[Move]) -> tuple[list[int], list[Move], list[Move
     moves = sorted(moves, key=itemgetter(1))
     down = [move for move in moves if move[2] < move[1]]
     up = [move for move in reversed(moves) if move[2] > move[1]]
-    # Whoever moves down leaves before the next comes down, and so it is with those up.
-    held = {old for _, old, _ in up}
-    return [new for _, _, new in down if new in held], down, up
+    # Who moves down leaves before the next comes down, and so it is with those up.
+    in_the_way = {new for _, _, new in down} & {old for _, old, _ in up} if down and up else set()
+    return sorted(in_the_way), down, up
 
 
 def join_moves(moves: Sequence[Move], step: int) -> Iterator[tuple[int, int, int]]:
