@@ -240,6 +240,13 @@ def test_stored_output_is_taken_once() -> None:
     assert (homes(outcome), drops(outcome)) == ({"c": "cut"}, [("cut", Reason.GONE)])
 
 
+def test_stored_output_is_found_beside_a_twin_that_lives_on() -> None:
+    """One twin is there as it was; the other comes back under a new id as it was shown."""
+    state = state_of([note("a", "x"), note("b", "x")], {"a": "cut", "b": "cut too"})
+    outcome = restamp(state, [note("a", "x"), note("c", "cut too")])
+    assert homes(outcome) == {"a": "cut", "c": "cut too"}
+
+
 def test_stored_output_is_no_home_where_it_is_what_another_latch_was_made_for() -> None:
     """A message that is what one latch was made for goes to it, though another, made first, showed just that."""
     state = state_of([note("a", "x"), note("b", "cut")], {"a": "cut", "b": "cut again"})

@@ -8,8 +8,8 @@ as what its latch for X shows):
 2. The latches of the other old twins look among the messages that newly have X: one latched twin and one message
    with X: there; all old twins showed the same: any pairing, and what is over is `gone`; as many newly have X as did
    not live on: by rank, unlatched twins taking their place too; else `ambiguous`.
-3. Where nothing has X, a message that newly shows what the latch shows takes it: our output, stored and sent back.
-   That is looked for last: what another latch was made for is that one's.
+3. Where nothing newly has X, a message that newly shows what the latch shows takes it: our output, stored and sent
+   back. That is looked for last: what another latch was made for is that one's.
 4. Where there is none either: a latch whose id lives on with another identity is dropped with what differs; one
    whose id is gone too is `gone`.
 5. A protected message takes no latch: `blocked-ref`.
@@ -139,15 +139,17 @@ def bind_latches(
     for host, latches in groups.pop(NO_IDENTITY, {}).items():
         _keep_unidentified(host, latches, twins, placed)
     old, new = _old_twins(twins.old, groups), _invert(twins.new)
-    searches = [
+    kept = [
         _keep(identity, by_host, old.get(identity, ()), twins, superseded, placed)
         for identity, by_host in groups.items()
     ]
-    for search in searches:
-        if search.identity in new:
-            _find(search, new[search.identity], twins, placed)
-    for search in searches:
-        if search.identity not in new:
+    searches = [search for search in kept if search.lost]
+    carriers = [_carriers(search.identity, new, twins, placed.taken, search.kept) for search in searches]
+    for search, found in zip(searches, carriers, strict=True):
+        if found:
+            _find(search, found, len(new[search.identity]), twins, placed)
+    for search, found in zip(searches, carriers, strict=True):
+        if not found:
             for orphan in search.lost:
                 _find_output(orphan, search.identity, new, twins, placed)
     return Bindings(placed.homes, placed.dropped, revive(gone, placed.homes, twins))
@@ -215,17 +217,28 @@ def _look(latches: Iterable[Latch]) -> frozenset[tuple[str | None, str]]:
     return frozenset((getattr(latch, "view", None), latch.text) for latch in latches)
 
 
-def _find(search: _Search, holders: Sequence[str], twins: Twins, placed: _Placed) -> None:
-    """Find a home for each latch of *search* among those of *holders* that newly have its identity, or drop it."""
-    lost, there = search.lost, search.kept | placed.taken
-    carriers = [host for host in holders if host not in there and not twins.was(host, search.identity)]
+def _carriers(
+    identity: Identity,
+    new: Mapping[Identity, Sequence[str]],
+    twins: Twins,
+    taken: Container[str],
+    kept: Container[str] = (),
+) -> Sequence[str]:
+    """Give the messages that newly have *identity*, in the new order, but for those that have a latch or need none."""
+    hosts = (host for host in new.get(identity, ()) if host not in taken and host not in kept)
+    return [host for host in hosts if not twins.was(host, identity)]
+
+
+def _find(search: _Search, carriers: Sequence[str], holders: int, twins: Twins, placed: _Placed) -> None:
+    """Find a home for each latch of *search* among the *carriers*, those of its *holders* that are new, or drop it."""
+    lost = search.lost
     free = [host for host in carriers if host not in twins.blocked]
     if not free:
-        for host, latches in lost:
-            placed.drop(latches, Reason.BLOCKED_REF if carriers else _absence(search.identity, host, twins))
+        for _, latches in lost:
+            placed.drop(latches, Reason.BLOCKED_REF)
         return
     paired: Sequence[_Orphan]
-    if search.alike or len(lost) == len(holders) == 1:
+    if search.alike or len(lost) == holders == 1:
         paired, reason = lost, Reason.GONE
     elif len(search.orphans) == len(free):
         paired, reason = search.orphans, Reason.GONE
@@ -243,12 +256,8 @@ def _find_output(
 ) -> None:
     """Put the latches of *orphan* on a message that newly shows what they show, or drop them."""
     old_host, latches = orphan
-    carriers = [
-        host
-        for shown in map(shown_identity, latches)
-        for host in new.get(shown, ())
-        if not twins.was(host, shown) and host not in placed.taken
-    ]
+    forms = map(shown_identity, latches)
+    carriers = [host for shown in forms for host in _carriers(shown, new, twins, placed.taken)]
     free = [host for host in carriers if host not in twins.blocked]
     if free:
         placed.put(latches, free[0])
