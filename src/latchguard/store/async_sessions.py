@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
 from sqlalchemy.util import greenlet_spawn
 
 from latchguard.core.message import Message
@@ -32,6 +33,15 @@ def _awaitable(method: _Method[_P, _T]) -> _AsyncMethod[_P, _T]:
     return run
 
 
+def _make_engine(url: str) -> AsyncEngine:
+    arguments = connect_arguments(url)
+    engine = create_async_engine(url, connect_args=arguments)
+    if isinstance(engine.pool, StaticPool):  # in memory: one connection, which all tasks would use at once
+        pool = {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
+        engine = create_async_engine(url, connect_args=arguments, **pool)
+    return engine
+
+
 class AsyncSessionStore:
     """Conversations in a database, for `await`: every method is that of `SessionStore` with its arguments.
 
@@ -46,7 +56,7 @@ class AsyncSessionStore:
     def __init__(self, database: str | AsyncEngine, *, keep_texts: bool = True) -> None:
         """Take a URL or an engine; nothing is opened yet."""
         if isinstance(database, str):
-            database = create_async_engine(database, connect_args=connect_arguments(database))
+            database = _make_engine(database)
             prepare_engine(database.sync_engine)
         self.engine = database
         self.sync = SessionStore(database.sync_engine, keep_texts=keep_texts)

@@ -3,25 +3,30 @@
 1. A read sees one snapshot: on an own connection `BEGIN` on SQLite, `REPEATABLE READ` elsewhere. On a caller's
    connection it sees what that one sees.
 2. A write on an own connection is one transaction. On a caller's connection it is a part of the caller's, who commits.
+   An own one sees what is committed (`READ COMMITTED`): the session's lock is what orders writers, and MySQL then locks
+   no gaps beside the rows. One that is chosen to break a deadlock all the same runs again.
 3. SQLite takes its one write lock at the start, so that a write never fails at its end because somebody else wrote.
 4. A forked child makes connections of its own: what it inherits is its parent's.
 5. What a driver raises comes out as `StoreFailedError`, or `StoreBusyError` where trying again helps.
+6. A connection that commits by itself, that puts tables into another schema, or whose encoding cannot say every text,
+   is refused.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import SingletonThreadPool
 
 from latchguard.core.errors import InvalidValueError, StoreBusyError, StoreFailedError, StoreNotFoundError, cut
@@ -39,6 +44,9 @@ __all__ = [
     "make_reader",
     "prepare_engine",
     "reading",
+    "refuse_encoding",
+    "run_writing",
+    "sees_latest",
     "shown_url",
     "store_errors",
     "update_blocks",
@@ -46,13 +54,24 @@ __all__ = [
     "writing",
 ]
 
+_T = TypeVar("_T")
+
 BUSY_TIMEOUT_S: Final = 30
 CHUNK: Final = 500  # bound values in one IN list
 SNAPSHOT: Final = "REPEATABLE READ"
+UNDER_LOCK: Final = "READ COMMITTED"
+_LATEST: Final = "latchguard_latest"
+ENCODINGS: Final = {
+    "postgresql": ("SHOW client_encoding", "UTF8"),
+    "mysql": ("SELECT @@character_set_client", "utf8mb4"),
+}
+RUNS: Final = 10  # of one transaction that deadlocks; InnoDB locks the neighbours of keys that were just deleted
 
 # Locks that were not to be had, and transactions that were chosen to break a deadlock or a conflict.
-BUSY_SQLSTATES: Final = frozenset({"40001", "40P01", "55P03"})
-BUSY_MYSQL_CODES: Final = frozenset({1205, 1213, 1020})
+CHOSEN_SQLSTATES: Final = frozenset({"40001", "40P01"})
+CHOSEN_MYSQL_CODES: Final = frozenset({1213, 1020})
+BUSY_SQLSTATES: Final = CHOSEN_SQLSTATES | {"55P03"}
+BUSY_MYSQL_CODES: Final = CHOSEN_MYSQL_CODES | {1205, 1412}  # 1412: a snapshot from before an upgrade
 BUSY_SQLITE_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 # SQLite itself says "attempt to write a readonly database".
@@ -136,12 +155,12 @@ def reading(engine: Engine, connection: Connection | None) -> Iterator[Connectio
     """Give a connection to read from, in one snapshot where it is our own."""
     with store_errors(engine):
         if connection is not None:
+            refuse_unfit(connection)
             _begin(connection, "BEGIN")
             yield connection
             return
         with engine.connect() as own:
-            if own.dialect.name != "sqlite":
-                own.execution_options(isolation_level=SNAPSHOT)
+            _set_level(own, SNAPSHOT)
             _begin(own, "BEGIN")
             yield own
 
@@ -151,12 +170,70 @@ def writing(engine: Engine, connection: Connection | None) -> Iterator[Connectio
     """Give a connection to write to: our own in a transaction of its own, or the caller's as it is."""
     with store_errors(engine):
         if connection is not None:
+            refuse_unfit(connection)
             begin_immediate(connection)
             yield connection
             return
-        with engine.begin() as own:
+        with engine.connect() as own:
+            _set_level(own, UNDER_LOCK)
+            own.execution_options(**{_LATEST: True})
             begin_immediate(own)
-            yield own
+            with own.get_transaction() or own.begin():  # `own.commit()` would not roll back where it fails
+                yield own
+
+
+def run_writing(engine: Engine, connection: Connection | None, do: Callable[[Connection], _T]) -> _T:
+    """Run *do* as `writing` does; again where our own transaction was chosen to break a deadlock."""
+    for _ in range(RUNS - 1 if connection is None else 0):
+        try:
+            with writing(engine, None) as own:
+                return do(own)
+        except StoreBusyError as error:
+            if not _is_chosen(error.__cause__):
+                raise
+    with writing(engine, connection) as writer:
+        return do(writer)
+
+
+def sees_latest(connection: Connection) -> bool:
+    """Say whether *connection* is our own to write to, so that it sees what is committed and locks no gaps."""
+    return _LATEST in connection.get_execution_options()
+
+
+def _set_level(own: Connection, level: str) -> None:
+    """Give the transaction that is to begin on *own* its isolation level; SQLite knows one."""
+    refuse_unfit(own)
+    if is_mysql(own.dialect):  # for this transaction alone: SQLAlchemy's way is four statements
+        own.exec_driver_sql(f"SET TRANSACTION ISOLATION LEVEL {level}")
+    elif own.dialect.name != "sqlite":
+        own.execution_options(isolation_level=level)
+
+
+def refuse_unfit(connection: Connection) -> None:
+    """Refuse a connection on which a write would not be one transaction, or not on one set of tables.
+
+    Raises:
+        InvalidValueError: it commits by itself, or a `schema_translate_map` moves our tables.
+    """
+    driver: Any = connection.connection.dbapi_connection  # it knows better than SQLAlchemy
+    by_itself = driver.get_autocommit() if is_mysql(connection.dialect) else getattr(driver, "autocommit", None)
+    if by_itself is True:  # SQLite has more to say: `_begin`
+        raise InvalidValueError("connection", "an isolation level with transactions", "AUTOCOMMIT")
+    if (connection.get_execution_options().get("schema_translate_map") or {}).get(None) is not None:
+        raise InvalidValueError("connection", "tables that search_path finds", "a schema_translate_map for None")
+
+
+def refuse_encoding(connection: Connection) -> None:
+    """Refuse a connection that cannot say every text.
+
+    Raises:
+        InvalidValueError: its encoding is not UTF-8. A MySQL that is not strict would store the half of a text.
+    """
+    for name, (statement, wanted) in ENCODINGS.items():
+        if name == connection.dialect.name or (name == "mysql" and is_mysql(connection.dialect)):
+            found = connection.exec_driver_sql(statement).scalar_one()
+            if found != wanted:
+                raise InvalidValueError("connection", f"the encoding {wanted}", cut(found))
 
 
 def begin_immediate(connection: Connection) -> None:
@@ -165,11 +242,21 @@ def begin_immediate(connection: Connection) -> None:
 
 
 def _begin(connection: Connection, statement: str) -> None:
-    """On SQLite, whose driver begins a transaction at the first write only, begin it now."""
-    if connection.dialect.name == "sqlite":
-        driver = connection.connection.driver_connection
-        if driver is not None and not driver.in_transaction:
-            connection.exec_driver_sql(statement)
+    """On SQLite, whose driver begins a transaction at the first write only, begin it now.
+
+    Raises:
+        InvalidValueError: the driver commits by itself.
+    """
+    if connection.dialect.name != "sqlite":
+        return
+    if not connection.in_transaction():
+        connection.begin()  # a host may have a listener that tells SQLite, as SQLAlchemy's manual has it
+    driver = connection.connection.driver_connection
+    if driver is None or driver.in_transaction:
+        return
+    if driver.isolation_level is None:
+        raise InvalidValueError("connection", "an isolation level with transactions", "AUTOCOMMIT")
+    connection.exec_driver_sql(statement)
 
 
 @contextmanager
@@ -177,25 +264,39 @@ def store_errors(engine: Engine) -> Iterator[None]:
     """Turn a driver's error into ours."""
     try:
         yield
-    except DBAPIError as error:
+    except SQLAlchemyError as error:
         failure = StoreBusyError if is_busy(error) else StoreFailedError
         raise failure(shown_url(engine), _failure_text(error)) from error
 
 
-def _failure_text(error: DBAPIError) -> str:
+def _failure_text(error: SQLAlchemyError) -> str:
+    if not isinstance(error, DBAPIError):
+        return str(error)
     if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_ROLLBACK:
         return KILLED_WRITER
     return str(error.orig)
 
 
-def is_busy(error: DBAPIError) -> bool:
+def is_busy(error: SQLAlchemyError) -> bool:
     """Say whether trying again may help."""
-    found: Any = error.orig
-    if getattr(found, "sqlstate", None) in BUSY_SQLSTATES:
+    if isinstance(error, PoolTimeoutError):
         return True
+    found = getattr(error, "orig", None)
     if isinstance(found, sqlite3.Error):
         return getattr(found, "sqlite_errorcode", 0) & 0xFF in BUSY_SQLITE_CODES
-    return bool(getattr(found, "args", ())) and found.args[0] in BUSY_MYSQL_CODES
+    return _is_one_of(found, BUSY_SQLSTATES, BUSY_MYSQL_CODES)
+
+
+def _is_chosen(error: BaseException | None) -> bool:
+    """Say whether the transaction was rolled back to break a deadlock or a conflict."""
+    return _is_one_of(getattr(error, "orig", None), CHOSEN_SQLSTATES, CHOSEN_MYSQL_CODES)
+
+
+def _is_one_of(found: Any, sqlstates: frozenset[str], mysql_codes: frozenset[int]) -> bool:
+    """Say whether the driver's error *found* is a server's of these."""
+    if getattr(found, "sqlstate", None) in sqlstates:
+        return True
+    return bool(getattr(found, "args", ())) and found.args[0] in mysql_codes
 
 
 def chunks(values: Collection[Any]) -> Iterator[list[Any]]:

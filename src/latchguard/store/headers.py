@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -9,6 +10,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from latchguard.core.errors import SessionExistsError, SessionNotFoundError, StaleStateError
 from latchguard.store.column_types import is_mysql
+from latchguard.store.connections import sees_latest
 from latchguard.store.rows import Header
 from latchguard.store.tables import sessions
 
@@ -49,7 +51,7 @@ def lock_header(connection: Connection, session: str) -> Header:
     if row is None:
         raise SessionNotFoundError(session)
     header = Header(*row)
-    if is_mysql(connection.dialect):
+    if is_mysql(connection.dialect) and not sees_latest(connection):
         seen = connection.execute(_READ, name).one_or_none()
         if seen is None or Header(*seen) != header:
             raise StaleStateError(session, -1 if seen is None else seen.version, header.version)
@@ -75,16 +77,25 @@ def _first_values(session: str, *, keeps_texts: bool) -> dict[str, Any]:
 
 def lock_or_create(connection: Connection, session: str, *, keeps_texts: bool) -> Header:
     """Lock the row of *session*, made where there is none."""
+    # In a caller's transaction on MySQL, looking for a row that is not there may lock its place, for many at once: then
+    # none of them could make it.
+    if not is_mysql(connection.dialect) or sees_latest(connection):
+        with suppress(SessionNotFoundError):
+            return lock_header(connection, session)
+    _make_locked(connection, session, keeps_texts=keeps_texts)
+    return lock_header(connection, session)
+
+
+def _make_locked(connection: Connection, session: str, *, keeps_texts: bool) -> None:
+    """Make the row of *session*, or lock the one that somebody else has made, so that nobody deletes it."""
+    values = _first_values(session, keeps_texts=keeps_texts)
     if is_mysql(connection.dialect):
-        # Looking for a row that is not there locks its place, for many at once: then none of them could make it.
-        values = _first_values(session, keeps_texts=keeps_texts)
         connection.execute(mysql.insert(sessions).values(values).on_duplicate_key_update(name=session))
-        return lock_header(connection, session)
-    try:
-        return lock_header(connection, session)
-    except SessionNotFoundError:
+    elif connection.dialect.name == "postgresql":
+        made = postgresql.insert(sessions).values(values)
+        connection.execute(made.on_conflict_do_update(index_elements=["name"], set_={"name": session}))
+    else:
         create_header(connection, session, keeps_texts=keeps_texts)
-        return lock_header(connection, session)
 
 
 def create_locked(connection: Connection, session: str, *, keeps_texts: bool) -> Header:

@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType, TypeEngine
 
+from latchguard.core.errors import StoreBusyError
 from latchguard.core.identity import Identity
 from latchguard.core.jsontext import dump_json
 from latchguard.core.latches import Latch, latch_order
@@ -36,7 +37,7 @@ from latchguard.core.reasons import Reason
 from latchguard.core.refs import BLOCKED, RefMap, format_ref, ref_number
 from latchguard.core.state import ConversationState
 from latchguard.store.column_types import is_mysql
-from latchguard.store.connections import chunks
+from latchguard.store.connections import chunks, shown_url
 from latchguard.store.rows import (
     LATCH_COLUMNS,
     Header,
@@ -55,6 +56,7 @@ __all__ = [
     "StoredLatch",
     "decode_key",
     "make_part",
+    "moved",
     "read_all_rows",
     "read_drops",
     "read_gone",
@@ -258,6 +260,13 @@ def read_superseded(connection: Connection, session_key: int, found: Iterable[St
     ]
 
 
+def moved(connection: Connection) -> StoreBusyError:
+    """Make the error of a read whose statements fell on both sides of somebody's commit."""
+    return StoreBusyError(
+        shown_url(connection.engine), "the session was written while it was read, or lacks a row (`db check`)"
+    )
+
+
 def read_drops(connection: Connection, where: ColumnElement[bool]) -> list[StoredDrop]:
     """Read drops, oldest first."""
     statement = select(quarantine).where(where).order_by(quarantine.c.id)
@@ -265,7 +274,11 @@ def read_drops(connection: Connection, where: ColumnElement[bool]) -> list[Store
 
 
 def read_messages(connection: Connection, session_key: int, rows: Collection[MessageRow]) -> dict[str, Message]:
-    """Read the texts of *rows*: message id -> message, in the order of *rows*."""
+    """Read the texts of *rows*: message id -> message, in the order of *rows*.
+
+    Raises:
+        StoreBusyError: one is gone since *rows* were read.
+    """
     numbers = [row.body for row in rows]
     if (each := _EACH_BODY.get(connection.dialect.name)) is not None:
         found = list(connection.execute(each, _each(connection, session_key, numbers)))
@@ -274,4 +287,6 @@ def read_messages(connection: Connection, session_key: int, rows: Collection[Mes
         statements = (select(*_BODY).where(mine, bodies.c.body.in_(some)) for some in chunks(numbers))
         found = [row for statement in statements for row in connection.execute(statement)]
     stored = {row[0]: row[1:] for row in found}
+    if any(number not in stored for number in numbers):
+        raise moved(connection)
     return {row.message_id: to_message(row.message_id, row.role, row.kind, stored[row.body]) for row in rows}

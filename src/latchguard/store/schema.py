@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 import latchguard
 from latchguard.core.errors import SchemaOutdatedError, StateVersionError, StoreBusyError
 from latchguard.store.column_types import is_mysql
-from latchguard.store.connections import begin_immediate, shown_url, store_errors
+from latchguard.store.connections import refuse_encoding, shown_url, writing
 from latchguard.store.revising import count_open_latches
 from latchguard.store.tables import PREFIX, VERSION_TABLE, metadata
 
@@ -79,9 +79,11 @@ def check_schema(connection: Connection, *, to_write: bool = False) -> None:
     """Refuse a database that this release cannot use; *to_write* as in `read_revision`.
 
     Raises:
+        InvalidValueError: the connection cannot say every text.
         StateVersionError: its schema is newer.
         SchemaOutdatedError: its schema is older, or it has none.
     """
+    refuse_encoding(connection)
     found = read_revision(connection, to_write=to_write)
     where = shown_url(connection.engine)
     if found is not None and found not in REVISIONS:
@@ -101,19 +103,18 @@ def upgrade_database(engine: Engine, connection: Connection | None = None) -> st
         connection: to run in a transaction of the caller's, who commits.
 
     Raises:
+        InvalidValueError: the connection cannot say every text, or commits by itself.
         StateVersionError: the schema is newer than this release.
         StoreBusyError: somebody else upgrades and does not end.
     """
-    with _ALEMBIC, store_errors(engine):
-        if connection is not None:
-            return _upgrade_locked(connection)
-        with engine.begin() as own:
-            return _upgrade_locked(own)
+    with _ALEMBIC, writing(engine, connection) as writer:
+        return _upgrade_locked(writer)
 
 
 def _upgrade_locked(connection: Connection) -> str:
+    refuse_encoding(connection)
     with _lock_database(connection):
-        found = read_revision(connection)
+        found = read_revision(connection, to_write=True)  # on MySQL it waits for the commit of the one before
         if found is not None and found not in REVISIONS:
             raise StateVersionError(shown_url(connection.engine), HEAD, found)
         _run_alembic(connection, OPEN)
@@ -126,7 +127,6 @@ def _upgrade_locked(connection: Connection) -> str:
 @contextmanager
 def _lock_database(connection: Connection) -> Iterator[None]:
     if not is_mysql(connection.dialect):
-        begin_immediate(connection)
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": LOCK_NUMBER})
         yield

@@ -9,18 +9,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from latchguard.core.errors import SessionNotFoundError
+from latchguard.core.errors import SessionNotFoundError, StaleStateError
 from latchguard.core.message import Message
 from latchguard.core.replaying import Replay
 from latchguard.core.restamping import Restamp
 from latchguard.core.state import ConversationState
 from latchguard.store import exports, operations, views
-from latchguard.store.connections import make_engine, reading, shown_url, writing
+from latchguard.store.connections import make_engine, reading, run_writing, shown_url
 from latchguard.store.headers import check_version, lock_header, lock_or_create
 from latchguard.store.keeping import check_keeps_texts, require_texts
 from latchguard.store.rows import Header, StoredDrop
@@ -29,6 +31,9 @@ from latchguard.store.texts import check_key
 from latchguard.store.turns import Turn, close_turn, open_turn
 
 __all__ = ["SessionStore"]
+
+_T = TypeVar("_T")
+_Write: TypeAlias = Callable[[Connection, Header], _T]
 
 
 class SessionStore:
@@ -102,8 +107,7 @@ class SessionStore:
             turn = open_turn(reader, session, messages, protected, expect_version, keep_texts=self.keep_texts)
         yield turn
         if turn.changed:
-            with self._transaction(connection) as writer:
-                close_turn(writer, turn)
+            self._run(connection, lambda writer: close_turn(writer, turn))
 
     def append(
         self,
@@ -129,8 +133,13 @@ class SessionStore:
             UnknownMessageError: a protected id is neither known nor given.
         """
         given = operations.index_given(messages)
-        with self._take_messages(session, expect_version, connection, create=True) as (writer, header):
-            after = operations.append_messages(writer, header, given, protected)
+        after = self._take_messages(
+            session,
+            expect_version,
+            connection,
+            lambda writer, header: operations.append_messages(writer, header, given, protected),
+            create=True,
+        )
         return [after.refs[message_id] for message_id in given]
 
     def latch(
@@ -150,10 +159,9 @@ class SessionStore:
             IdentityMismatchError: the stored message is another one than *message*, and not what a latch shows.
             LatchError: the message may carry no latch.
         """
-        with self._write(session, expect_version, connection) as (writer, header):
-            operations.change_latches(
-                writer, header, message, lambda state, stored: state.latch(stored, text, view=view)
-            )
+        self._change(
+            session, message, expect_version, connection, partial(ConversationState.latch, text=text, view=view)
+        )
 
     def unlatch(
         self,
@@ -169,8 +177,7 @@ class SessionStore:
             SessionNotFoundError, UnknownMessageError: it is not there.
             IdentityMismatchError: the stored message is another one.
         """
-        with self._write(session, expect_version, connection) as (writer, header):
-            operations.change_latches(writer, header, message, ConversationState.unlatch)
+        self._change(session, message, expect_version, connection, ConversationState.unlatch)
 
     def edit(
         self,
@@ -187,8 +194,9 @@ class SessionStore:
         Raises:
             SessionNotFoundError, UnknownMessageError: it is not there.
         """
-        with self._take_messages(session, expect_version, connection) as (writer, header):
-            operations.edit_message(writer, header, message)
+        self._take_messages(
+            session, expect_version, connection, lambda writer, header: operations.edit_message(writer, header, message)
+        )
 
     def restamp(
         self,
@@ -218,11 +226,20 @@ class SessionStore:
             SessionNotFoundError: there is none, and no *messages*.
         """
         if messages is None:
-            with self._write(session, expect_version, connection) as (writer, header):
-                return operations.restamp_session(writer, header, None, numbering)
+            return self._write(
+                session,
+                expect_version,
+                connection,
+                lambda writer, header: operations.restamp_session(writer, header, None, numbering),
+            )
         given = operations.index_given(messages)
-        with self._take_messages(session, expect_version, connection, create=True) as (writer, header):
-            return operations.restamp_session(writer, header, given, numbering)
+        return self._take_messages(
+            session,
+            expect_version,
+            connection,
+            lambda writer, header: operations.restamp_session(writer, header, given, numbering),
+            create=True,
+        )
 
     def release(self, drop_id: int, *, expect_version: int | None = None, connection: Connection | None = None) -> None:
         """Put a drop (`quarantine`) back on the one message that has its identity; never by force.
@@ -232,10 +249,10 @@ class SessionStore:
             HolderAbsentError: no message has its identity, or several have.
             LatchError: its kind takes no latch.
         """
-        with self._transaction(connection) as finder:
-            session = operations.session_of_drop(finder, drop_id)
-        with self._write(session, expect_version, connection) as (writer, header):
-            operations.release_drop(writer, header, drop_id)
+        session = self._run(connection, lambda finder: operations.session_of_drop(finder, drop_id))
+        self._write(
+            session, expect_version, connection, lambda writer, header: operations.release_drop(writer, header, drop_id)
+        )
 
     def fork(self, session: str, new: str, upto: str | None = None, *, connection: Connection | None = None) -> None:
         """Make session *new* of the history up to the message *upto*, itself included, or of all of it.
@@ -248,8 +265,9 @@ class SessionStore:
             SessionExistsError: *new* is there already.
         """
         check_key(new, "new")
-        with self._take_messages(session, None, connection) as (writer, header):
-            operations.copy_session(writer, header, new, upto)
+        self._take_messages(
+            session, None, connection, lambda writer, header: operations.copy_session(writer, header, new, upto)
+        )
 
     def delete(self, session: str, *, expect_version: int | None = None, connection: Connection | None = None) -> None:
         """Delete a session: messages, latches, quarantine and journal.
@@ -257,8 +275,7 @@ class SessionStore:
         Raises:
             SessionNotFoundError: there is none.
         """
-        with self._write(session, expect_version, connection) as (writer, header):
-            operations.delete_session(writer, header)
+        self._write(session, expect_version, connection, operations.delete_session)
 
     def purge(self, *, older_than_s: float, session: str | None = None, connection: Connection | None = None) -> int:
         """Delete drops that are in quarantine for longer than *older_than_s* seconds; give their count.
@@ -267,12 +284,13 @@ class SessionStore:
         Each session keeps the count of what was purged (I3), and is a transaction of its own: none waits for all.
         """
         before_s = time.time() - older_than_s
-        with self._transaction(connection) as finder:
-            names = operations.sessions_with_drops(finder, before_s, session)
+        names = self._run(connection, lambda finder: operations.sessions_with_drops(finder, before_s, session))
         total = 0
         for name in names:
-            with suppress(SessionNotFoundError), self._write(name, None, connection) as (writer, header):
-                total += operations.purge_drops(writer, header, before_s)
+            with suppress(SessionNotFoundError):
+                total += self._write(
+                    name, None, connection, lambda writer, header: operations.purge_drops(writer, header, before_s)
+                )
         return total
 
     def load(self, raw: bytes, *, session: str | None = None, connection: Connection | None = None) -> str:
@@ -288,8 +306,10 @@ class SessionStore:
         document = exports.parse_export(raw)
         name = document.session if session is None else session
         check_key(name, "session")
-        with self._transaction(connection) as writer:
-            exports.insert_export(writer, name, document, keep_texts=self.keep_texts)
+        self._run(
+            connection,
+            lambda writer: exports.insert_export(writer, name, document, keep_texts=self.keep_texts),
+        )
         return name
 
     def export(self, session: str, *, connection: Connection | None = None) -> bytes:
@@ -297,8 +317,9 @@ class SessionStore:
 
         Raises:
             SessionNotFoundError: there is none.
+            StoreBusyError: a host's `READ COMMITTED` transaction saw it before and after somebody else's write.
         """
-        with self._view(session, connection) as (reader, header):
+        with self._view(session, connection, whole=True) as (reader, header):
             return exports.dump_export(reader, header)
 
     def resolve(
@@ -367,8 +388,9 @@ class SessionStore:
 
         Raises:
             SessionNotFoundError: there is no such session.
+            StoreBusyError: a host's `READ COMMITTED` transaction saw it before and after somebody else's write.
         """
-        with self._view(session, connection) as (reader, header):
+        with self._view(session, connection, whole=True) as (reader, header):
             return views.read_state(reader, header)
 
     def quarantine(self, session: str, *, connection: Connection | None = None) -> list[StoredDrop]:
@@ -394,16 +416,16 @@ class SessionStore:
             yield reader
 
     @contextmanager
-    def _transaction(self, connection: Connection | None) -> Iterator[Connection]:
-        with writing(self.engine, connection) as writer:
-            self._check(writer, to_write=True)
-            yield writer
-
-    @contextmanager
-    def _view(self, session: str, connection: Connection | None) -> Iterator[tuple[Connection, Header]]:
+    def _view(
+        self, session: str, connection: Connection | None, *, whole: bool = False
+    ) -> Iterator[tuple[Connection, Header]]:
+        """Give what reads *session*; where it is read *whole* on a host's connection, at one version or not at all."""
         check_key(session, "session")
         with self._read(connection) as reader:
-            yield reader, views.find_header(reader, session)
+            header = views.find_header(reader, session)
+            yield reader, header
+            if whole and connection is not None:
+                views.check_unmoved(reader, header)
 
     @contextmanager
     def _texts(
@@ -413,26 +435,71 @@ class SessionStore:
             require_texts(header, operation)
             yield reader, header
 
-    @contextmanager
+    def _run(self, connection: Connection | None, do: Callable[[Connection], _T]) -> _T:
+        """Run *do* in a write's transaction; once more where a deadlock ended it and it is our own."""
+
+        def checked(writer: Connection) -> _T:
+            self._check(writer, to_write=True)
+            return do(writer)
+
+        return run_writing(self.engine, connection, checked)
+
     def _write(
-        self, session: str, expect_version: int | None, connection: Connection | None, *, create: bool = False
-    ) -> Iterator[tuple[Connection, Header]]:
+        self,
+        session: str,
+        expect_version: int | None,
+        connection: Connection | None,
+        do: _Write[_T],
+        *,
+        create: bool = False,
+    ) -> _T:
+        """Run *do* under the lock of *session*, which is made where there is none if *create* says so."""
         check_key(session, "session")
-        with self._transaction(connection) as writer:
-            if create:
+
+        def locked(writer: Connection) -> _T:
+            if create and not expect_version:
                 header = lock_or_create(writer, session, keeps_texts=self.keep_texts)
             else:
                 header = lock_header(writer, session)
             check_version(header, expect_version)
-            yield writer, header
+            return do(writer, header)
 
-    @contextmanager
+        try:
+            return self._run(connection, locked)
+        except SessionNotFoundError as error:
+            if create and expect_version:  # refused without making it: a host may commit all the same
+                raise StaleStateError(session, expect_version, 0) from error
+            raise
+
     def _take_messages(
-        self, session: str, expect_version: int | None, connection: Connection | None, *, create: bool = False
-    ) -> Iterator[tuple[Connection, Header]]:
-        with self._write(session, expect_version, connection, create=create) as (writer, header):
+        self,
+        session: str,
+        expect_version: int | None,
+        connection: Connection | None,
+        do: _Write[_T],
+        *,
+        create: bool = False,
+    ) -> _T:
+        def checked(writer: Connection, header: Header) -> _T:
             check_keeps_texts(header, self.keep_texts)
-            yield writer, header
+            return do(writer, header)
+
+        return self._write(session, expect_version, connection, checked, create=create)
+
+    def _change(
+        self,
+        session: str,
+        message: Message,
+        expect_version: int | None,
+        connection: Connection | None,
+        change: Callable[[ConversationState, Message], ConversationState],
+    ) -> None:
+        self._write(
+            session,
+            expect_version,
+            connection,
+            lambda writer, header: operations.change_latches(writer, header, message, change),
+        )
 
     def _check(self, connection: Connection, *, to_write: bool = False) -> None:
         """Look at the schema once: it does not go back."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from attrs import evolve
 from sqlalchemy import Connection
 
-from latchguard.core.errors import UnknownMessageError
+from latchguard.core.errors import StaleStateError, UnknownMessageError
 from latchguard.core.message import Message
 from latchguard.core.replaying import Replay, replay
 from latchguard.core.state import ConversationState
@@ -133,6 +133,8 @@ def close_turn(connection: Connection, turn: Turn) -> None:
     else:
         header = lock_header(connection, seen.name)
     check_version(header, seen.version)
+    if seen.key not in (_NEW, header.key):
+        raise StaleStateError(seen.name, seen.version, header.version)  # deleted meanwhile, and made again
     check_keeps_texts(header, seen.keeps_texts)
     if after is not part.state:
         after = evolve(after, version=header.version + 1)

@@ -18,6 +18,7 @@ from latchguard.store.parts import (
     Part,
     decode_key,
     make_part,
+    moved,
     read_all_rows,
     read_drops,
     read_holder,
@@ -31,6 +32,7 @@ from latchguard.store.tables import bodies, messages, quarantine, sessions
 
 __all__ = [
     "StoredMessages",
+    "check_unmoved",
     "cut_for_replay",
     "find_header",
     "list_drops",
@@ -98,6 +100,16 @@ def find_header(connection: Connection, session: str) -> Header:
     if header is None:
         raise SessionNotFoundError(session)
     return header
+
+
+def check_unmoved(connection: Connection, header: Header) -> None:
+    """Refuse what was read on both sides of somebody's commit, as in a caller's `READ COMMITTED` transaction.
+
+    Raises:
+        StoreBusyError: the session is not as it was when *header* was read.
+    """
+    if read_header(connection, header.name) != header:
+        raise moved(connection)
 
 
 def _select_history(session_key: int, *more: Any) -> Select[Any]:
