@@ -107,18 +107,19 @@ def test_the_chain_of_versions_is_the_serial_run(url: str) -> None:
     store.close()
 
 
-def append_forever(url: str, writer: int) -> None:
+def append_forever(url: str, writer: int, done: Any) -> None:
     store = SessionStore(url)
     for number in range(10**6):
         name = f"{writer}/{os.getpid()}/{number}"
         with store.turn(HOT[number % 4], [user(name)]) as turn:
             turn.latch(user(name), "clip")
+        done[writer] += 1
 
 
-def keep_appending(url: str, writer: int) -> None:
+def keep_appending(url: str, writer: int, done: Any) -> None:
     while True:
         try:
-            append_forever(url, writer)
+            append_forever(url, writer, done)
         except StaleStateError:
             continue
 
@@ -128,13 +129,18 @@ def test_killed_writers_leave_no_lock_and_no_half_turn(url: str) -> None:
     store, chance = prepare(url), random.Random(seed())  # noqa: S311  # to be repeated
     context = multiprocessing.get_context("fork")
     store.close()
-    writers = [start_writer(context, url, number) for number in range(4)]
+    done = context.RawArray("i", 4)  # no lock that a killed one would hold
+    writers = [start_writer(context, url, number, done) for number in range(4)]
+    seen = 0
     for kill in range(150):
+        while sum(done) == seen:  # on a busy machine a writer may need longer to start than it lives
+            time.sleep(0.001)
+        seen = sum(done)
         time.sleep(chance.uniform(0, 0.08))
         victim = kill % len(writers)
         os.kill(writers[victim].pid or 0, signal.SIGKILL)
         writers[victim].join()
-        writers[victim] = start_writer(context, url, victim)
+        writers[victim] = start_writer(context, url, victim, done)
     for writer in writers:
         os.kill(writer.pid or 0, signal.SIGKILL)
         writer.join()
@@ -149,7 +155,7 @@ def test_killed_writers_leave_no_lock_and_no_half_turn(url: str) -> None:
         assert state.version == len(state.refs) == len(state.latches)
         assert sorted(state.refs.values()) == [latch.ref for latch in state.latches]
         assert store.append(session, [user("after")]) == [f"m{len(state.refs) + 1:05d}"]
-    assert turns > 100
+    assert turns >= 150
     with reading(store.engine, None) as connection:
         assert list(check_database(connection)) == []
     store.close()
@@ -161,7 +167,7 @@ BACKENDS = {
 }
 
 
-def start_writer(context: Any, url: str, number: int) -> Any:
-    writer = context.Process(target=keep_appending, args=(url, number))
+def start_writer(context: Any, url: str, number: int, done: Any) -> Any:
+    writer = context.Process(target=keep_appending, args=(url, number, done))
     writer.start()
     return writer
