@@ -10,6 +10,7 @@ from sqlalchemy import Connection, create_engine, event, text
 from latchguard import AsyncSessionStore, Kind, Message, Role, SessionStore
 from latchguard.core.errors import InvalidValueError, StaleStateError, StoreBusyError, StoreFailedError
 from tests.store.conftest import SERVERS, make_database
+from tests.store.test_races import after_statement
 
 A, B = (Message(name, Role.USER, Kind.TEXT, name) for name in "ab")
 
@@ -70,16 +71,13 @@ def test_sqlite_as_the_manual_of_sqlalchemy_has_it(sqlite_store: SessionStore) -
 
 
 def test_another_level_of_the_host_is_not_ours(server_url: str) -> None:
-    """On an engine of serializable transactions our writers wait for each other all the same."""
-    host = SessionStore(create_engine(server_url, isolation_level="SERIALIZABLE"))
-    host.upgrade()
-    host.append("s", [A])
-    other = SessionStore(server_url)
-    waiting = [lambda: other.append("s", [B])]
-    event.listen(
-        host.engine, "before_cursor_execute", lambda *given: waiting and "FOR UPDATE" in given[2] and waiting.pop()()
-    )
-    assert host.append("s", [Message("c", Role.USER, Kind.TEXT, "c")]) == ["m00003"]
+    """On an engine of serializable transactions a write builds on what others commit meanwhile all the same."""
+    other, host = SessionStore(server_url), SessionStore(create_engine(server_url, isolation_level="SERIALIZABLE"))
+    other.upgrade()
+    other.append("s", [A])
+    # The first write of a store reads the schema before it has the session's lock.
+    with after_statement(host, "version_num", lambda: other.append("s", [B])):
+        assert host.append("s", [Message("c", Role.USER, Kind.TEXT, "c")]) == ["m00003"]
     with host.engine.connect() as connection:
         assert connection.get_isolation_level() == "SERIALIZABLE"
     host.close()
