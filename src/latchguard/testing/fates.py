@@ -186,8 +186,8 @@ class _Case:
         elif not self.protected.isdisjoint(free):
             for host in lost:
                 homes = frozenset(free) - self.protected
-                gone = _GONE if homes or self.shadows else _NOTHING
-                self._give(fates, host, homes, _BLOCKED | _AMBIGUOUS | gone)
+                absent = self._absence(host) if self.shadows else _NOTHING
+                self._give(fates, host, homes, _BLOCKED | _AMBIGUOUS | absent | (_GONE if homes else _NOTHING))
         else:
             self._among(fates, lost, free, twins, kept)
 
@@ -212,10 +212,9 @@ class _Case:
             if host in self.echoes:
                 self._give(fates, host, frozenset((self.echoes[host],)), _NOTHING)
                 continue
-            reason = differs(self.new[host], self.identity) if host in self.new else "gone"
             shown = {latch.shows for latch in self.hosts[host]}
             echoes = frozenset(key for key, found in self.new.items() if found in shown)
-            reasons = {reason, *also}
+            reasons = {*self._absence(host), *also}
             if not echoes.isdisjoint(self.protected):
                 reasons.add("blocked-ref")
             self._give(fates, host, echoes - self.protected, frozenset(reasons))
@@ -228,10 +227,10 @@ class _Case:
         alike = len(shown) == 1 and all(twin in self.hosts for twin in twins)
         everywhere = frozenset(free)
         if len(lost) == 1 and len(free) == 1 and not kept:
-            self._give(fates, lost[0], everywhere, _GONE if free[0] in self.shadows else _NOTHING)
+            self._give(fates, lost[0], everywhere, self._absence(lost[0]) if free[0] in self.shadows else _NOTHING)
         elif self.shadows:
             for host in lost:
-                self._give(fates, host, everywhere, _AMBIGUOUS | _GONE)
+                self._give(fates, host, everywhere, _AMBIGUOUS | _GONE | self._absence(host))
         elif alike:
             for host in lost:
                 self._give(fates, host, everywhere, _GONE)
@@ -250,7 +249,7 @@ class _Case:
         holders = [key for key, found in self.new.items() if found == self.identity]
         for host in lost:
             if waiting:  # a latch that waits for its message to come back has no rank
-                homes, reasons = frozenset(free), _AMBIGUOUS | _GONE | frozenset(self._changed(host))
+                homes, reasons = frozenset(free), _AMBIGUOUS | _GONE | self._absence(host)
             elif len(free) == 1 and len(holders) == 1:  # one message, several who want it
                 homes, reasons = frozenset(free), _AMBIGUOUS | _GONE
             elif len(places) == len(free):
@@ -262,5 +261,6 @@ class _Case:
                 homes, reasons = _NOTHING, _AMBIGUOUS
             self._give(fates, host, homes, reasons)
 
-    def _changed(self, host: str) -> tuple[str, ...]:
-        return (differs(self.new[host], self.identity),) if host in self.new else ()
+    def _absence(self, host: str) -> frozenset[str]:
+        """Why a latch of *host* is dropped where no message has its identity."""
+        return frozenset((differs(self.new[host], self.identity),)) if host in self.new else _GONE
