@@ -436,7 +436,7 @@ class SessionStore:
             yield reader, header
 
     def _run(self, connection: Connection | None, do: Callable[[Connection], _T]) -> _T:
-        """Run *do* in a write's transaction; once more where a deadlock ended it and it is our own."""
+        """Run *do* in a write's transaction, and again where that is our own and a deadlock ended it."""
 
         def checked(writer: Connection) -> _T:
             self._check(writer, to_write=True)
