@@ -65,6 +65,8 @@ ENCODINGS: Final = {
     "postgresql": ("SHOW client_encoding", "UTF8"),
     "mysql": ("SELECT @@character_set_client", "utf8mb4"),
 }
+_ARRAYS: Final = {int: "bigint[]", bool: "boolean[]", bytes: "bytea[]"}  # of PostgreSQL; of all else, text
+_SAY_BINARY: Final = frozenset(("psycopg", "psycopg_async"))  # the drivers that are told
 RUNS: Final = 10  # of one transaction that deadlocks; InnoDB locks the neighbours of keys that were just deleted
 
 # Locks that were not to be had, and transactions that were chosen to break a deadlock or a conflict.
@@ -309,8 +311,18 @@ def chunks(values: Collection[Any]) -> Iterator[list[Any]]:
 def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert *rows*, each in the order of *columns*, as the driver takes them (half the time of dicts)."""
     names = ", ".join(_quoted(connection, table.c[name].name) for name in columns)
-    marks = ", ".join(_marks(connection, len(columns)))
-    execute_many(connection, f"INSERT INTO {_quoted(connection, table.name)} ({names}) VALUES ({marks})", rows)  # noqa: S608  # names of our own tables
+    into = f"INSERT INTO {_quoted(connection, table.name)} ({names})"
+    if connection.dialect.name != "postgresql":
+        execute_many(connection, f"{into} VALUES ({', '.join(_marks(connection, len(columns)))})", rows)
+        return
+    # Many rows a statement, column by column: less than half the time.
+    kinds = [_ARRAYS.get(table.c[name].type.python_type, "text[]") for name in columns]
+    arrays = ", ".join(
+        f"{mark}::{kind}" for mark, kind in zip(_binary_marks(connection, len(columns)), kinds, strict=True)
+    )
+    for some in chunks(rows):
+        values = tuple(map(list, zip(*some, strict=True)))
+        connection.exec_driver_sql(f"{into} SELECT * FROM unnest({arrays})", values)  # noqa: S608  # as above
 
 
 def update_rows(
@@ -385,6 +397,11 @@ def execute_many(connection: Connection, statement: str, rows: Collection[tuple[
 
 def _quoted(connection: Connection, name: str) -> str:
     return connection.dialect.identifier_preparer.quote(name)
+
+
+def _binary_marks(connection: Connection, count: int) -> list[str]:
+    """Give marks for values that psycopg sends in binary, half the time of text."""
+    return ["%b"] * count if connection.dialect.driver in _SAY_BINARY else _marks(connection, count)
 
 
 def _marks(connection: Connection, count: int) -> list[str]:
