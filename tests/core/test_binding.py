@@ -281,6 +281,21 @@ def test_twin_that_is_stored_as_its_output_keeps_its_rank() -> None:
     assert homes(outcome) == {"d": "cut"}
 
 
+def test_twin_that_is_stored_as_an_earlier_output_keeps_its_rank() -> None:
+    """The same where what is held was superseded since."""
+    state = state_of([note("a", "x"), note("b", "x"), note("c", "x")], {"a": "cut"})
+    state = restamp(state.latch(note("a", "x"), "cut more"), [note("a", "cut"), note("b", "x"), note("c", "x")]).state
+    outcome = restamp(state, [note("d", "x"), note("e", "x"), note("f", "x")])
+    assert homes(outcome) == {"d": "cut more"}
+
+
+def test_rank_is_among_those_that_did_not_live_on() -> None:
+    """An unlatched twin that is there as before takes no place."""
+    state = state_of([note("a", "x"), note("b", "x"), note("c", "x")], {"b": "cut", "c": "cut too"})
+    outcome = restamp(state, [note("a", "x"), note("d", "x"), note("e", "x")])
+    assert homes(outcome) == {"d": "cut", "e": "cut too"}
+
+
 def test_message_with_a_latch_of_its_own_takes_no_second() -> None:
     """Where a message shows one latch's text and has the identity of another, what stayed there goes first."""
     state = state_of([note("a", "x"), note("b", "cut")], {"a": "cut", "b": "other"})
