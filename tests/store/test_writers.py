@@ -53,16 +53,11 @@ def write_once(store: SessionStore, session: str, writer: int, number: int, chan
                 return session, state.version, "latch", target, f"clip {name}"
             order = list(state.refs)
             chance.shuffle(order)
-            store.restamp(session, [user(key) for key in order], expect_version=state.version)
+            done = store.restamp(session, [user(key) for key in order], expect_version=state.version)
         except StaleStateError:
             continue
-        if store_version(store, session) == state.version:
-            continue  # the shuffle changed nothing
-        return session, state.version, "restamp", order
-
-
-def store_version(store: SessionStore, session: str) -> int:
-    return store.state(session).version
+        if done.state.version > state.version:  # else the shuffle changed nothing
+            return session, state.version, "restamp", order
 
 
 def work(url: str, writer: int, number_of_writes: int, results: Any, start: int) -> None:
