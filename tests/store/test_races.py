@@ -13,6 +13,8 @@ from sqlalchemy import create_engine, event
 
 from latchguard import Kind, Message, Role, SessionStore
 from latchguard.core.errors import SessionExistsError, SessionNotFoundError, StaleStateError, StoreBusyError
+from latchguard.store.checking import check_database
+from latchguard.store.connections import reading
 from tests.store.conftest import SERVERS, make_database
 
 WRITERS = 12
@@ -132,6 +134,8 @@ def test_sessions_that_come_and_go(made: SessionStore) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         for done in [pool.submit(write, number) for number in range(WRITERS)]:
             done.result()
+    with reading(made.engine, None) as connection:
+        assert list(check_database(connection)) == []
 
 
 @contextmanager
